@@ -302,7 +302,7 @@ def prepared_trainer(
     if not run.steps() and (parent := fine_tuning.run_to_begin_with(config, run)) is not None:
         fine_tuning.take_weights(model, data.tokenizer, parent)
     precision = ranks.shared(choose_precision(config.training.precision, device))  # `auto` measures
-    state = TrainingState.new(config, model.to(device), *precision)
+    state = TrainingState(config, model.to(device), *precision)
     ranks.first(lambda: make_folders(run.checkpoints))  # else a file in its way would show only at the first save
     checkpoints = Checkpoints(run, started, ranks)
     advice = f"while continuing {run.path}; free memory, then start again"

@@ -16,9 +16,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from mt_cli.augment.annotation import annotated
 from mt_cli.augment.fine_tuning import inputs_of_runs, known_characters, same_pair
-from mt_cli.augment.variation import MOST_VARIED, varied
+from mt_cli.augment.variation import MOST_VARIED, annotated, varied
 from mt_cli.checking.check import HeldOut, ReadCorpus, quick_check
 from mt_cli.checking.check import check as full_check
 from mt_cli.checking.report import Report

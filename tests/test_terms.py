@@ -15,7 +15,7 @@ import pytest
 import torch
 from conftest import WORDS as TINY_WORDS
 
-from mt_cli.augment.annotation import annotated
+from mt_cli.augment.variation import annotated
 from mt_cli.config import DecodingConfig
 from mt_cli.data.batching import source_batch
 from mt_cli.data.corpus import SentencePair

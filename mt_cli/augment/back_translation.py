@@ -1,10 +1,5 @@
-"""Text in the target language alone becomes training text (back-translation: Sennrich et al. 2016). A reverse model, which
-translates from target to source, is trained first; it translates the text; the pairs that this makes are a further corpus
-of the run.
-
-There are two products: the lines that are worth being translated, and the pairs. Translating goes on after the last whole
-block of lines where it was ended.
-"""
+"""Text in the target language alone becomes training text (back-translation: Sennrich et al. 2016): a reverse model, which is
+trained first, translates the lines that are worth it, block by block; the pairs are a further corpus of the run."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """A run that begins with another one (`training.init_from`), its parent: it takes over the parent's tokenizer, network and
-weights, keeps the sets that the parent held out, and rehearses some of its text (mixed fine-tuning: Chu et al. 2017).
-
-Once a run has a checkpoint of its own, its parent is not needed any more.
-"""
+weights, keeps the sets that the parent held out, and rehearses some of its text (mixed fine-tuning: Chu et al. 2017). Once it
+has a checkpoint of its own, its parent is not needed any more."""
 
 from __future__ import annotations
 

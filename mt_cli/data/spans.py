@@ -89,11 +89,12 @@ def held(text: str) -> list[str]:
 
 def put_back(text: str, spans: Sequence[str]) -> str:
     """The text with the spans that its symbols stand for; a symbol without a span is left out."""
-    return _HELD.sub(lambda found: spans[number] if (number := _number(found[0])) < len(spans) else "", text)
 
+    def span(found: re.Match[str]) -> str:
+        number = (ord(found[0]) & 0xFFFF) if ord(found[0]) >= _INSIDE else SYMBOLS.index(found[0])
+        return spans[number] if number < len(spans) else ""
 
-def _number(symbol: str) -> int:
-    return (ord(symbol) & 0xFFFF) if ord(symbol) >= _INSIDE else SYMBOLS.index(symbol)
+    return _HELD.sub(span, text)
 
 
 def numbered_anew(text: str) -> tuple[str, list[str]]:

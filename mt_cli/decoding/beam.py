@@ -73,10 +73,8 @@ class Beams:
         return self.tokens.size(2)
 
     def extend(self, log_probs: Tensor, finished: list[Finished]) -> Tensor:
-        """Extends by the best next tokens, by log_probs (B*W,V); hypotheses that end go to `finished`.
-
-        Returns the index of the partial hypothesis that each new one continues, (B,W).
-        """
+        """Extends by the best next tokens, by log_probs (B*W,V); hypotheses that end go to `finished`. Returns the index of the
+        partial hypothesis that each new one continues, (B,W)."""
         vocab_size = log_probs.size(-1)
         totals = (self.scores[:, :, None] + log_probs.view(len(self.sentences), self.beam_size, -1)).flatten(1)
         scores, flat = self.candidates(totals)
@@ -127,14 +125,11 @@ class Finished:
                     self.add(ids, log_prob, beams.length, is_complete=False)
 
     def is_closed(self, beams: Beams, row: int, best: float) -> bool:
-        """True when no partial hypothesis in `row`, of which the best has the score `best`, can beat the W finished ones.
-
-        Log-probabilities only fall, so the highest score that a partial hypothesis can reach is its present sum, divided
-        by the penalty of the maximum length. A beam of one is greedy search, which takes the first end.
-        """
+        """True when no partial hypothesis in `row`, of which the best has the score `best`, can beat the W finished ones. A
+        beam of one is greedy search, which takes the first end."""
         if beams.length >= self.max_length or (self.beam_size == 1 and self.hypotheses):
             return True
-        bound = best / self.penalty(self.max_length)
+        bound = best / self.penalty(self.max_length)  # no score can be higher, as log-probabilities only fall
         return bound == -torch.inf or (len(self.hypotheses) == self.beam_size and bound <= self.hypotheses[-1].score)
 
 

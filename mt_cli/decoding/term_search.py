@@ -1,7 +1,5 @@
-"""Beam search for translations that have given phrases: dynamic beam allocation (Post and Vilar 2018).
-
-The places of the beam are shared out among the numbers of tokens of the phrases that partial hypotheses have written, whatever
-these cost, so that its width does not depend on how many phrases there are. The end comes after the last phrase.
+"""Beam search for translations that have given phrases (Post and Vilar 2018): the places of the beam are shared out among the
+numbers of tokens of the phrases that partial hypotheses have written. The end comes after the last phrase.
 
 Shapes: B sentences, W beam width, K candidates, P phrases of a sentence, L tokens of a phrase, V vocabulary.
 """
@@ -128,10 +126,7 @@ class TermBeams(Beams):
 
     def _advanced(self, parents: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
         """What hypotheses (B,K) have written that continue their parents by these tokens, and whether a word must end behind it.
-
-        A token belongs to one phrase: the one that is begun if it goes on so, else the first that begins so. A phrase
-        that is broken off counts for nothing.
-        """
+        A token belongs to the phrase that is begun if it goes on so, else to the first that begins so."""
         before = self.n_written.gather(1, parents[:, :, None].expand(-1, -1, self.n_written.size(2)))
         is_open, ids = before < self.lengths[:, None], tokens[:, :, None]
         goes_on = is_open & (before > 0) & (ids == self._next_ids(before))

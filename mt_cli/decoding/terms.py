@@ -1,8 +1,5 @@
-"""A glossary: which words of a text have a translation of the user's own, and whether a translation has it.
-
-A term is found as it is written, else by a common beginning, which inflected forms share. Text is read in words, and in
-characters where a script has no spaces. This file knows neither tokens nor models.
-"""
+"""A glossary: which words of a text have a translation of the user's own, and whether a translation has it. A term is found as
+it is written, else by a common beginning, which inflected forms share."""
 
 from __future__ import annotations
 

@@ -1,10 +1,6 @@
 """What a system made of a test set, and how it differs from others: tests of significance, wins and losses by sentence, and
-seeds of one config.
-
-Intervals are those of `sacrebleu --confidence`, tests those of `--paired-bs` and `--paired-ar`, with the same random numbers.
-sacrebleu holds all resamples at once, 80 KB for each sentence; here they are drawn 32 at a time and summed by a matrix
-product, which is exact, as counts are whole numbers.
-"""
+seeds of one config. Intervals and tests are those of sacrebleu, with the same random numbers; as it holds all resamples at
+once, 80 KB for each sentence, here 32 at a time are drawn and summed by a matrix product, which is exact."""
 
 from __future__ import annotations
 
@@ -62,11 +58,8 @@ def interval(counts: Counts) -> Interval:
 
 
 def paired_tests(baseline: Counts, system: Counts, is_seed: bool = False) -> PairedTests:
-    """Paired bootstrap (Koehn 2004) and paired approximate randomization (Riezler and Maxwell 2005). `is_seed`: the
-    same config with another seed, which differs by chance.
-
-    The second p is two-sided. The first, as sacrebleu's, takes absolute values before it subtracts their mean: about half.
-    """
+    """Paired bootstrap (Koehn 2004), whose p is as sacrebleu's about half of the two-sided one, and paired approximate
+    randomization (Riezler and Maxwell 2005). `is_seed`: the same config with another seed, which differs by chance."""
     difference = system.score() - baseline.score()
     if difference == 0:  # sacrebleu counts larger ones only, and would be sure that a system differs from itself
         return PairedTests(0.0, 1.0, 1.0, "the same score")
@@ -244,21 +237,17 @@ def with_comparisons(results: list[SetScores]) -> list[SetScores]:
         first = by_text.setdefault(one.test_set.sha256, one)
         namesake = by_name.setdefault(one.test_set.name, one)
         if first.label != one.label:
-            one.comparison = _compare(first, one)
+            is_seed = one.seeds is not None and first.label in one.seeds.runs
+            signatures, theirs = one.scores.signatures, first.scores.signatures
+            same = [name for name in one.counts if signatures[name] == theirs.get(name)]
+            tests = {name: paired_tests(first.counts[name], one.counts[name], is_seed) for name in same}
+            own, others = (np.array(of.counts["chrf"].sentence_scores()) for of in (one, first))
+            wins, losses = int((own > others).sum()), int((own < others).sum())
+            one.comparison = Comparison(first.label, tests, wins, losses, len(own) - wins - losses)
         elif namesake.test_set.sha256 != one.test_set.sha256:
             what = f"{one.test_set.name} of {one.label} is another text than that of {namesake.label}"
             log.warning(f"{what}; to compare them, give --src and --ref")
     return results
-
-
-def _compare(first: SetScores, result: SetScores) -> Comparison:
-    is_seed = result.seeds is not None and first.label in result.seeds.runs
-    signatures, theirs = result.scores.signatures, first.scores.signatures
-    same = [name for name in result.counts if signatures[name] == theirs.get(name)]
-    tests = {name: paired_tests(first.counts[name], result.counts[name], is_seed) for name in same}
-    own, others = (np.array(one.counts["chrf"].sentence_scores()) for one in (result, first))
-    wins, losses = int((own > others).sum()), int((own < others).sum())
-    return Comparison(first.label, tests, wins, losses, len(own) - wins - losses)
 
 
 def config_sha256(config: Config, decoding: DecodingConfig, data_sha256: Mapping[str, str]) -> str:

@@ -1,8 +1,5 @@
-"""What a translator makes of text as people write it: test sets with a change in each line.
-
-The references get the same change where a reader would expect it in the translation: capitals, an emoji, quotation marks.
-Where a change is not to show, such as an invisible character, they stay as they are.
-"""
+"""What a translator makes of text as people write it: test sets with a change in each line, and in the references where a
+reader would expect it in the translation: capitals, an emoji, quotation marks."""
 
 from __future__ import annotations
 
@@ -57,7 +54,15 @@ def changes(src_lang: str, tgt_lang: str) -> list[Change]:
     """The changes that make sense between two languages."""
 
     def within(span: str, space: str, language: str) -> Edit:
-        return lambda text: _within(text, span, space, language)
+        """Sets the span into the middle of a text, between two words."""
+        is_spaced = writes_spaces(language)
+
+        def edit(text: str) -> str:
+            places = [match.start() for match in re.finditer(" ", text)] if is_spaced else list(range(1, len(text)))
+            at = min(places, key=lambda place: abs(place - len(text) / 2), default=0)
+            return f"{text[:at]}{space}{span}{space if at == 0 or not is_spaced else ''}{text[at:]}".strip()
+
+        return edit
 
     def without_end(text: str) -> str:
         return text.rstrip(".。")
@@ -83,14 +88,6 @@ def changes(src_lang: str, tgt_lang: str) -> list[Change]:
         Change("capitals", str.upper, str.upper),
         Change("no capitals", str.lower),
     ]
-
-
-def _within(text: str, span: str, space: str, language: str) -> str:
-    """The text with something in its middle, between two words."""
-    is_spaced = writes_spaces(language)
-    places = [match.start() for match in re.finditer(" ", text)] if is_spaced else list(range(1, len(text)))
-    middle = min(places, key=lambda place: abs(place - len(text) / 2), default=0)
-    return f"{text[:middle]}{space}{span}{space if middle == 0 or not is_spaced else ''}{text[middle:]}".strip()
 
 
 def _other_punctuation(text: str) -> str:

@@ -110,11 +110,6 @@ def below(results: Sequence[SetScores]) -> list[list[str]]:
             scores = ", ".join(f"{TITLES[name]} {one}" for name, one in seeds.scores.items())
             name = result.test_set.name
             seeds_lines.append(f"{name}, mean and standard deviation of {len(seeds.seeds)} seeds, {runs}: {scores}")
-    all_blocks = (*blocks, list(dict.fromkeys(seeds_lines)), _legend(results))
-    return [[escaped(line) for line in block] for block in all_blocks if block]
-
-
-def _legend(results: Sequence[SetScores]) -> list[str]:
     lines = [f"±: 95% interval, by bootstrap (bs:{N_RESAMPLES})"]
     if any(result.comparison for result in results):
         lines += [
@@ -133,4 +128,5 @@ def _legend(results: Sequence[SetScores]) -> list[str]:
         for signature, systems in systems_of.items():
             of = f" of {', '.join(systems)}" if len(systems_of) > 1 else ""
             lines.append(f"{title}{of}: {signature}")
-    return lines
+    all_blocks = (*blocks, list(dict.fromkeys(seeds_lines)), lines)
+    return [[escaped(line) for line in block] for block in all_blocks if block]

@@ -1,6 +1,5 @@
-"""Attention: each query takes a weighted mean of the values (Vaswani et al. 2017, section 3.2).
-
-The formula stands here once: training, forced decoding and the search (inference.py) all call `attend`.
+"""Attention: each query takes a weighted mean of the values (Vaswani et al. 2017, section 3.2). Training, forced decoding and
+the search (inference.py) all call `attend`.
 
 Shapes: B sentences, T queries, S keys, D d_model, H heads, K head_dim (d_k), V value_dim (d_v); or Z sentences in one row of
 N or M tokens in all.
@@ -60,13 +59,9 @@ def attend(
 
 
 def _is_fused_better(device: torch.device, is_inference: bool) -> bool:
-    """Whether torch's fused kernel, which never stores the weights, computes `attend` right and faster.
-
-    On an NVIDIA GPU it always does. On a CPU it is faster in the forward pass, but forward and backward together take longer
-    than two matrix products at the lengths of sentences. Only a search uses it there: the dev loss is computed as in
-    training, by the formula.
-    On Apple's GPUs the kernel for few queries gave wrong numbers up to torch 2.12 (pytorch #181133, #184180).
-    """
+    """Whether torch's fused kernel, which never stores the weights, computes `attend` right and faster. On a CPU forward and
+    backward together take longer than two matrix products at the lengths of sentences; on Apple's GPUs the kernel for few
+    queries gave wrong numbers up to torch 2.12 (pytorch #181133, #184180)."""
     return device.type == "cuda" or (device.type == "cpu" and is_inference)
 
 

@@ -1,28 +1,26 @@
-"""The decoder's state: a value, made from the encoder's output and advanced by `InferenceModel`, of which it selects rows.
+"""The decoder's state: a value, made from the encoder's output and advanced by `InferenceModel`; and the same for a GPU.
 
-Shapes: B sentences, W partial hypotheses of each (the beam width), S source length, H heads, K head_dim, V target
-vocabulary, N = W * steps: the target tokens that all partial hypotheses of a sentence were fed so far, or in a recorded
-state those that there is room for. Masks: True means "may be attended".
+Shapes as in inference.py; in a recorded state N is how many target tokens there is room for.
 """
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
-from mt_cli.model.recorder import Recorder
+T = TypeVar("T")
 
 
 @dataclass
 class DecoderState:
-    """A translation in progress of B sentences with W partial hypotheses each. Nothing outside it remembers anything.
-
-    When a beam reorders its partial hypotheses, their keys and values stay where they are, and a mask says which of the
-    sentence's tokens belong to which of them: copying would take as long as computing a step.
-    """
+    """A translation in progress of B sentences with W partial hypotheses each. When a beam reorders these, keys and values
+    stay where they are, and a mask says which belong to which: copying would take as long as computing a step."""
 
     memory_mask: Tensor  # (B,1,1,S): where the source has no padding
     token_mask: Tensor | None  # (B,W,N): the tokens that belong to a partial hypothesis; None with W = 1: all
@@ -32,9 +30,7 @@ class DecoderState:
 
     def select(self, rows: Tensor) -> None:
         """Continues with `rows` (B*W) of the present rows: for each sentence that stays, W partial hypotheses of its own.
-
-        Sentences may be dropped and reordered, but not repeated. Only those whose index changes are copied.
-        """
+        Sentences may be dropped and reordered, but not repeated. Only those whose index changes are copied."""
         rows = rows.view(-1, self.beam_size)
         sentences = rows[:, 0] // self.beam_size  # the present index of each sentence that stays
         if self.token_mask is not None:
@@ -80,16 +76,43 @@ class LayerState:
             setattr(self, name, tensor[: len(sentences)])
 
 
-# The same for a GPU --------------------------------------------------------------------------------------------------
+# The same for a GPU, which is asked once: to launch a short kernel takes longer than to compute it --------------------
+
+
+class Recorder:
+    """Records functions of fixed shapes and addresses, one after another, in one stream and one pool of memory.
+
+    What a graph leaves in the pool are its results, which are copied before another graph is replayed: hence the lock.
+    """
+
+    def __init__(self, device: torch.device):
+        self.lock = threading.Lock()
+        self._stream = torch.cuda.Stream(device)
+        self._newest: torch.cuda.CUDAGraph | None = None  # which keeps the pool
+
+    def record(self, function: Callable[[], T]) -> tuple[torch.cuda.CUDAGraph, T]:
+        """The graph of `function`, which was called before, and its results: they get values when it is replayed."""
+        graph, stream = torch.cuda.CUDAGraph(), torch.cuda.current_stream(self._stream.device)
+        pool = self._newest.pool() if self._newest is not None else None
+        self._stream.wait_stream(stream)
+        with torch.cuda.stream(self._stream):  # not torch.cuda.graph, which collects all of Python's garbage first
+            graph.capture_begin(pool, capture_error_mode="thread_local")
+            try:
+                results = function()
+            except BaseException:
+                with contextlib.suppress(RuntimeError):  # that the recording is broken, which the first error explains
+                    graph.capture_end()
+                raise
+            graph.capture_end()
+        stream.wait_stream(self._stream)
+        self._newest = graph
+        return graph, results
 
 
 @dataclass(kw_only=True)
 class RecordedState(DecoderState):
-    """A state in which no shape and no address changes, so that a GPU records a step once and replays it.
-
-    Launching the hundred kernels of a step takes longer than computing them. Sentences that are dropped are therefore
-    computed on, and no longer read.
-    """
+    """A state in which no shape and no address changes, so that a GPU records a step once and replays it. Sentences that are
+    dropped are computed on, and no longer read."""
 
     token_mask: Tensor  # (B,W,N), N for all steps
     n_tokens: Tensor  # type: ignore[assignment]  # (1,), on the device
@@ -119,14 +142,10 @@ class RecordedState(DecoderState):
             recorder=recorder,
         )
 
-    @property
-    def rows(self) -> Tensor:
-        """Those of the B*W that are still selected."""
-        return (self.kept[:, None] * self.beam_size + torch.arange(self.beam_size, device=self.kept.device)).flatten()
-
     def replay(self, step: Callable[[DecoderState, Tensor], Tensor], last_ids: Tensor) -> Tensor:
         """The logits of `step(self, last_ids)`, which is recorded at its second call."""
-        rows = self.rows
+        width = torch.arange(self.beam_size, device=self.kept.device)
+        rows = (self.kept[:, None] * self.beam_size + width).flatten()  # those of the B*W that are still selected
         self.last_ids.index_copy_(0, rows, last_ids)
         if self.logits is None or self.recorder is None:
             self.logits = step(self, self.last_ids)  # which also makes what a recording must find ready

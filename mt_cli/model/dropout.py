@@ -1,10 +1,6 @@
-"""Dropout with cheap random bits (Srivastava et al. 2014).
-
-`nn.Dropout` draws a random number for each element, which on a CPU takes longer than the matrix product before it.
-Here one byte of a 64-bit draw decides for each element. The rate is rounded to the nearest 1/256, and the other elements
-are scaled by that rounded rate, so the expectation is exact (in bf16 within a third of a percent: its 8 bits hold the
-scale no better).
-"""
+"""Dropout with cheap random bits (Srivastava et al. 2014): one byte of a draw decides for each element, and not a random
+number, which on a CPU takes longer than the matrix product before it. The rate is rounded to the nearest 1/256, by which the
+other elements are scaled, so the expectation is exact (in bf16 within a third of a percent)."""
 
 from __future__ import annotations
 

@@ -1,12 +1,5 @@
 """The trained network in the form that a search uses: a state, and one more token for every partial hypothesis at a time.
-
-`Transformer` defines what is computed; here the same weights compute it in fewer and faster steps. The three verbs:
-
-    state = model.start(src_ids, src_mask, max_length, beam_size)   encodes the source, before the first target token
-    logits = model.advance(state, last_ids)                         feeds one token to every partial hypothesis
-    state.select(rows)                                              reorders partial hypotheses, drops sentences
-
-An `InferenceModel` holds copies of the linear layers' weights: after more training, make a new one.
+`Transformer` defines what is computed; here copies of its weights compute it in fewer and faster steps.
 
 Shapes: B sentences, W partial hypotheses of each (the beam width), S source length, D d_model, H heads, K head_dim,
 V target vocabulary, N = W * steps: the target tokens that all partial hypotheses of a sentence were fed so far.
@@ -23,9 +16,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mt_cli.model.attention import MultiHeadAttention, attend
-from mt_cli.model.decoder_state import DecoderState, LayerState, RecordedState
+from mt_cli.model.decoder_state import DecoderState, LayerState, RecordedState, Recorder
 from mt_cli.model.layers import ACTIVATIONS, AddNorm, DecoderLayer, EncoderLayer
-from mt_cli.model.recorder import Recorder
 from mt_cli.model.transformer import Transformer
 
 
@@ -75,20 +67,12 @@ class InferenceModel:
 # The sublayers -------------------------------------------------------------------------------------------------------
 
 
-Norm = Callable[[Tensor], Tensor]
-
-
-def _identity(x: Tensor) -> Tensor:
-    return x
-
-
 class _Branch:
     """A residual branch, without dropout: norm(x + f(x)), or x + f(norm(x)) with pre-norm."""
 
     def __init__(self, add_norm: AddNorm):
-        norm: Norm = add_norm.norm.forward
-        self.before: Norm = norm if add_norm.is_pre else _identity
-        self.after: Norm = _identity if add_norm.is_pre else norm
+        norms: list[Callable[[Tensor], Tensor]] = [add_norm.norm.forward, lambda x: x]
+        self.before, self.after = norms if add_norm.is_pre else norms[::-1]
 
 
 class _FeedForward(_Branch):

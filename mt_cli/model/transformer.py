@@ -1,7 +1,5 @@
-"""The Transformer of Vaswani et al. 2017: an encoder reads the source, a decoder writes the target token by token.
-
-Training and forced decoding run this module over whole sentences; a search runs the same weights one token at a time, as
-`InferenceModel`.
+"""The Transformer of Vaswani et al. 2017: an encoder reads the source, a decoder writes the target token by token. A search
+runs the same weights one token at a time, as `InferenceModel`.
 
 Shapes: B sentences, S source length, T target length, D d_model, H heads, V target vocabulary.
 """
@@ -82,13 +80,11 @@ class Transformer(nn.Module):
     def forward(
         self, src_ids: Tensor, src_mask: Mask, tgt_in: Tensor, tgt_mask: Mask, memory_mask: Mask = None
     ) -> Tensor:
-        """src_ids (B,S), src_mask (B,1,1,S), tgt_in (B,T), tgt_mask (B,1,T,T) -> hidden states (B,T,D).
+        """src_ids (B,S), src_mask (B,1,1,S), tgt_in (B,T), tgt_mask (B,1,T,T) -> hidden states (B,T,D). Not yet logits: those
+        of a whole batch take more memory than all else, so callers `project` some positions at a time.
 
         Packed sentences are one row, B = 1, with a `PackedMask` each for source, target, and `memory_mask` for target to
         source, which is otherwise that of the source.
-
-        Not yet logits: those of a whole batch take more memory than all else, so callers `project` some positions at a
-        time.
         """
         memory, _ = self.encode(src_ids, src_mask)
         hidden, _, _ = self.decode(tgt_in, tgt_mask, memory, src_mask if memory_mask is None else memory_mask)

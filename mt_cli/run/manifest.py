@@ -1,9 +1,6 @@
-"""`run.json`: from what each product of a run was made, and what was made. One place decides whether a product is there,
-whole, and still of its inputs.
-
-A product is a function of its inputs, which are known by the hash of their contents, and of settings. Its files are on the
-disk before `run.json` lists them, so a start that is killed leaves it either made or not. Hashes show damage, not forgery.
-"""
+"""`run.json`: from which inputs, known by the hash of their contents, and with which settings each product of a run was made,
+and what was made. A product's files are on the disk before `run.json` lists them, so a start that is killed leaves it either
+made or not. Hashes show damage, not forgery."""
 
 from __future__ import annotations
 

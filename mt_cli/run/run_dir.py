@@ -1,34 +1,4 @@
-"""The files of a run directory.
-
-    config.yaml            every key with its value, and why, where it was chosen; can be trained from again
-    run.json               of each product of the run, what it was made from and the hashes of its files (manifest.py)
-    tokenizer.model        or tokenizer.src.model and tokenizer.tgt.model
-    held_out/              dev.es, dev.gn, test.es, test.gn: the sets that were cut from the training text, if it was
-    left_out.tsv           training pairs that are not trained on: line, reason, source, target
-    check.json             what a check of the corpus found
-    corpus.json            what the training text was like: lengths, characters
-    corpus.back.json       the same from target to source, where that was learnt for good
-    estimate.json          how chrF is estimated, fitted to the dev set; may be deleted, is made again
-    back/                  the reverse model, where data.monolingual is given; a run directory as this one
-    rehearsal/             text of the run that it began with, which it learns as well: old.es and old.gn
-    synthetic/             the monolingual text and its translations by the reverse model: tgt.es and tgt.gn, line for line
-    provenance.json        versions, command, seed, hashes: what made this run
-    metrics.jsonl          losses and scores, a line each; equal for equal runs, so no clock in it
-    timing.jsonl           the clock: seconds and tokens/s at the same steps
-    report.html            the page of `mt report`; where training.report asks for it
-    tensorboard/           the metrics once more, for TensorBoard; where training.tensorboard asks for it
-    corrections.tsv        what people corrected on the page of `mt serve`, for `mt train --corrections`
-    checkpoints/           step-000500.pt ...
-    best, last             text files that name one of these each
-    cache/                 token ids of the corpus; may be deleted, is built again
-    .lock, .owner          held, and by whom, while it trains
-
-A run of several language pairs has held_out/, left_out.tsv, check.json, corpus.json and cache/ of each in a folder of its
-own, such as en-de/.
-
-`mt translate RUN` needs the config, run.json, the tokenizer, corpus.json and one checkpoint, also after the directory was
-moved.
-"""
+"""The files of a run directory, which docs/guide.md lists, and what is read from them and written to them."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Saves, restores and prunes the checkpoints of a training.
-
-A run is only ever continued as it was begun. Everything that the rest of a training depends on is in a checkpoint:
-weights, moments, the position in the data, the best score so far, the config that the weights belong to, and the hash of
-the products that they are trained with.
-"""
+"""Saves, restores and prunes the checkpoints of a training, which have everything that the rest of it depends on."""
 
 from __future__ import annotations
 
@@ -11,8 +6,6 @@ import contextlib
 import logging
 import time
 from dataclasses import asdict
-from pathlib import Path
-from typing import Any
 
 import torch
 from pydantic import ValidationError
@@ -124,9 +117,26 @@ class Checkpoints:
         content = checkpoint.load_checkpoint(file)
         try:
             checkpoint.refuse_other_run(content, state.config, self.run, ("data", "tokenizer", "model", "training"))
-            self._load_state(state, content, file)
+            dtype = {"bfloat16": torch.bfloat16, "float32": torch.float32}[content["precision"]]
+            if dtype != state.dtype:
+                state.dtype, state.dtype_reason = dtype, "as this run began"
+                state.optimizer = Optimizer(state.model, state.settings, dtype)
+            for name, model in state.candidates.items():
+                checkpoint.refuse_other_weights(model, content[name], file)
+                model.load_state_dict(content[name])
+            moments = content["optimizer"]["state"]
+            state.optimizer.restore(moments)
+            for index, of_weight in moments.items():
+                of_tensors = {f"{name} of weight {index}": moment for name, moment in of_weight.items()}
+                checkpoint.refuse_non_finite(of_tensors, file)
+            state.progress = Progress(**content["progress"])
+            plan = content["speed"]["plan"]
+            state.speed = Speed(**{**content["speed"], "plan": Plan(**plan) if plan else None})
+            state.follow(state.speed.plan if state.settings.minutes is not None else None)
             if state.progress.step != step:
                 raise ValueError(f"it is of step {state.progress.step}")
+            for damage in self.run.logs.rewind(content["logs"]) if self._ranks.is_first else ():
+                log.warning(f"{damage}, and goes on as it is; restore it from a copy")
         except (KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError) as error:
             if is_out_of_memory(error) or is_device_failure(error):
                 raise  # the checkpoint is not to blame
@@ -136,24 +146,3 @@ class Checkpoints:
             else:
                 reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
             raise CheckpointError(f"{file}: not a training's checkpoint ({reason[:120]})") from None
-
-    def _load_state(self, state: TrainingState, content: dict[str, Any], file: Path) -> None:
-        dtype = {"bfloat16": torch.bfloat16, "float32": torch.float32}[content["precision"]]
-        if dtype != state.dtype:
-            state.dtype, state.dtype_reason = dtype, "as this run began"
-            state.optimizer = Optimizer(state.model, state.settings, dtype)
-        for name, model in state.candidates.items():
-            checkpoint.refuse_other_weights(model, content[name], file)
-            model.load_state_dict(content[name])
-        moments = content["optimizer"]["state"]
-        state.optimizer.restore(moments)
-        for index, of_weight in moments.items():
-            of_tensors = {f"{name} of weight {index}": moment for name, moment in of_weight.items()}
-            checkpoint.refuse_non_finite(of_tensors, file)
-        state.progress = Progress(**content["progress"])
-        plan = content["speed"]["plan"]
-        state.speed = Speed(**{**content["speed"], "plan": Plan(**plan) if plan else None})
-        state.follow(state.speed.plan if state.settings.minutes is not None else None)
-        if self._ranks.is_first:
-            for damage in self.run.logs.rewind(content["logs"]):
-                log.warning(f"{damage}, and goes on as it is; restore it from a copy")

@@ -1,8 +1,5 @@
-"""The loss of objective.py from hidden states to gradients, without ever holding the logits of a whole batch.
-
-Logits (N,V) are by far the largest tensors of a training step, and a loss and its gradient need several of them. Here both
-are computed for some rows at a time, while the logits are still in the processor's cache. `F.linear_cross_entropy`
-of torch 2.13 does the same without label smoothing and R-Drop, and in bf16 on a CPU takes three times as long.
+"""The loss of objective.py from hidden states to gradients, for some rows at a time, while their logits are in the cache.
+`F.linear_cross_entropy` of torch 2.13 has no label smoothing and no R-Drop, and in bf16 on a CPU takes three times as long.
 
 Shapes: P forward passes (1, or 2 for R-Drop), N target tokens, n of these at a time, D d_model, V target vocabulary.
 """

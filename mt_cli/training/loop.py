@@ -1,7 +1,4 @@
-"""The training loop: validate and save when due, then one update: learning rate, forward, backward, clip, step, log.
-
-It does not know any file: `checkpoints.py` saves and restores, `metrics_log.py` writes the logs.
-"""
+"""The training loop: validate and save when due, then one update: learning rate, forward, backward, clip, step, log."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ from mt_cli.training.checkpoints import Checkpoints
 from mt_cli.training.memory import advise_when_out_of_memory, smaller_batches
 from mt_cli.training.metrics_log import LOG_EVERY_STEPS, MetricsLog, format_duration
 from mt_cli.training.ranks import ALONE, Ranks
-from mt_cli.training.schedule import learning_rate, plan_steps, weight_decay
+from mt_cli.training.schedule import learning_rate, phase, plan_steps, weight_decay
 from mt_cli.training.signals import StopSignals
 from mt_cli.training.state import PreparedData, TrainingState
 from mt_cli.training.update import Update, Updates
@@ -83,9 +80,13 @@ class Trainer:
                 self._queued.append(update)
                 self._read_queued(self.n_late)
                 state.speed.note_step(time.monotonic() - began, update.phase.n_passes)
-                is_timed, is_first = state.settings.minutes is not None, state.speed.plan is None
-                if is_timed and (p.step % PLAN_EVERY_STEPS == 0 or (is_first and self.ranks.shared(state.needs_plan))):
-                    self._plan_rest()
+                if (minutes := state.settings.minutes) is not None:
+                    is_due = p.step % PLAN_EVERY_STEPS == 0
+                    if not is_due and state.speed.plan is None:  # until a tenth of the time is used, or the steps are
+                        is_due = state.speed.training_seconds > 6 * minutes or state.is_at_last_step
+                        is_due = self.ranks.shared(is_due)
+                    if is_due:
+                        self._plan_rest()
                 if p.step % LOG_EVERY_STEPS == 0 or state.is_at_last_step:
                     self._read_queued()
                     self._refuse_divergence(self.metrics.record(lr))
@@ -145,7 +146,7 @@ class Trainer:
     def _refuse_divergence(self, loss: float) -> None:
         """A loss that went up and stayed there does not come down again. `loss`: of a log record."""
         p = self.state.progress
-        p.note_loss(loss, self.state.phase.n_passes)
+        p.note_loss(loss, phase(p.step, self.state.settings).n_passes)
         if p.n_records_far_above >= N_RECORDS_FAR_ABOVE:
             n_steps = p.n_records_far_above * LOG_EVERY_STEPS
             what = f"loss {loss:.2f}, far above its lowest, {p.lowest_loss:.2f}, for {n_steps} steps"

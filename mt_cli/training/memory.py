@@ -21,7 +21,7 @@ from mt_cli.errors import RunDirError, TrainingError, is_out_of_memory
 from mt_cli.model.transformer import Transformer
 from mt_cli.recipe import STEP_TOKENS, CorpusFacts
 from mt_cli.run.run_dir import RunDir
-from mt_cli.training.schedule import all_phases
+from mt_cli.training.schedule import all_phases, phase
 from mt_cli.training.state import TrainingState
 from mt_cli.training.update import Update, Updates
 
@@ -91,12 +91,12 @@ def try_largest_batches(state: TrainingState, dataset: Mixture, limit: int | Non
                 optimizer.average_and_clip(1)
                 optimizer.step(0.0, 0.0, 1)
             batches = largest_batches(dataset, state.settings, state.progress.epoch)
-            for phase in all_phases(state.settings):
+            for kind in all_phases(state.settings):
                 for pairs in batches:
-                    updates.gradient(updates.portion([pairs], phase))
+                    updates.gradient(updates.portion([pairs], kind))
             if not is_timed:
                 return 0.0
-            portion = updates.portion(batches[:1], state.phase)
+            portion = updates.portion(batches[:1], phase(state.progress.step, state.settings))
             return portion.n_tokens / _update_seconds(lambda: updates.gradient(portion), state)
         finally:
             updates.close()
@@ -114,7 +114,7 @@ def largest_batches(dataset: Mixture, training: TrainingConfig, epoch: int) -> l
 
 
 def _update_seconds(compute: Callable[[], Update], state: TrainingState) -> float:
-    """The fastest update counts: it is what the machine can do when nothing else interrupts."""
+    """Of the fastest update: what the machine can do when nothing else interrupts."""
     seconds = list[float]()
     while len(seconds) < 2 or (len(seconds) < _N_UPDATES and sum(seconds) <= _SECONDS):
         began = time.perf_counter()
@@ -136,7 +136,7 @@ def update_seconds(config: Config, facts: CorpusFacts) -> float:
         with memory_limited(memory_limit(device)), fast_float32_products(device), torch.random.fork_rng():
             model = Transformer(config.model, vocab_size, vocab_size, PAD_ID).to(device)
             precision = choose_precision(training.precision, device)
-            state = TrainingState.new(config.model_copy(update={"training": training}), model, *precision)
+            state = TrainingState(config.model_copy(update={"training": training}), model, *precision)
             ids = torch.randint(EOS_ID + 1, vocab_size, (n_pairs, 2, length - 1)).tolist()
             pairs = [TokenPair(src, tgt, line) for line, (src, tgt) in enumerate(ids, 1)]
             updates = Updates(state, Mixture([TokenDataset.in_memory(pairs)]))

@@ -1,5 +1,4 @@
-"""What is recorded of a training: `metrics.jsonl`, equal for equal trainings, and `timing.jsonl`, which has the clock; and the
-progress bar."""
+"""What is recorded of a training: `metrics.jsonl`, and `timing.jsonl`, which has the clock; and the progress bar."""
 
 from __future__ import annotations
 
@@ -53,8 +52,14 @@ class MetricsLog:
         self._bar.total = self._state.settings.max_steps
         self._bar.update()
         if time.monotonic() - self._last_shown > _SHOW_EVERY_SECONDS:
-            self._last_shown = time.monotonic()
-            self._bar.set_description_str(self._describe(p.loss_sum / p.n_tokens))
+            self._last_shown, settings = time.monotonic(), self._state.settings
+            # As short as the line of a terminal asks.
+            text = f"{p.step}/{settings.max_steps}, {self._time_left} left, loss {p.loss_sum / p.n_tokens:.2f}"
+            if p.best_step:
+                name, form = _DEV_SCORES[settings.select_by]
+                now = "" if self._dev_score is None else f" {form.format(self._dev_score)}"
+                text += f", {name}{now} (best {form.format(abs(p.best_score))} at {p.best_step})"
+            self._bar.set_description_str(text)
 
     def record(self, learning_rate: float) -> float:
         """Writes a record, and returns the mean loss since the last one."""
@@ -79,34 +84,21 @@ class MetricsLog:
         seconds = speed.step_seconds(step), speed.mean_validation_seconds
         return format_duration(seconds_left(self._state.settings, step, *seconds))
 
-    def _describe(self, loss: float) -> str:
-        """`1200/6600, 38 min left, loss 2.31, chrF 41.2 (best 41.5 at 1100)`: as short as the line of a terminal asks."""
-        p, settings = self._state.progress, self._state.settings
-        text = f"{p.step}/{settings.max_steps}, {self._time_left} left, loss {loss:.2f}"
-        if p.best_step:
-            name, form = _DEV_SCORES[settings.select_by]
-            now = "" if self._dev_score is None else f" {form.format(self._dev_score)}"
-            text += f", {name}{now} (best {form.format(abs(p.best_score))} at {p.best_step})"
-        return text
-
     def _append(self, figures: dict[str, Any], **timing: float) -> None:
-        p, elapsed = self._state.progress, round(time.monotonic() - self._started, 2)
-        if self._is_writing:
-            logs, step = self._run.logs, {"step": p.step}
-            logs.append(self._run.metrics_file, {**step, "epoch": p.epoch + 1, **figures})
-            logs.append(self._run.timing_file, {**step, "elapsed_seconds": elapsed, **timing})
-            if self._state.settings.tensorboard:
-                self._write_events({**step, **figures})
-
-    def _write_events(self, record: dict[str, Any]) -> None:
-        """For TensorBoard. At first also what was recorded before, by an earlier start or without `tensorboard`."""
-        records = [record]
-        if self._events is None:
+        if not self._is_writing:
+            return
+        p, elapsed, logs = self._state.progress, round(time.monotonic() - self._started, 2), self._run.logs
+        records = [{"step": p.step, "epoch": p.epoch + 1, **figures}]
+        logs.append(self._run.metrics_file, records[0])
+        logs.append(self._run.timing_file, {"step": p.step, "elapsed_seconds": elapsed, **timing})
+        if not self._state.settings.tensorboard:
+            return
+        if self._events is None:  # at first also what was recorded before, by an earlier start or without `tensorboard`
             from torch.utils.tensorboard import SummaryWriter  # needs the extra
 
             shutil.rmtree(folder := self._run.path / "tensorboard", ignore_errors=True)
             self._events = SummaryWriter(folder, purge_step=0)  # a TensorBoard that is open reads everything anew
-            records = self._run.logs.records(self._run.metrics_file)
+            records = logs.records(self._run.metrics_file)
         for one in records:
             for name, figure in one.items():
                 if type(figure) is float:

@@ -1,8 +1,5 @@
-"""AdamW or Muon on float32 weights, whatever precision the network computes in.
-
-In bf16 a weight of 1.0 cannot take an update of 0.001: it rounds away. So the weights of `model`, which are saved, are
-float32, and the `network` that runs forward and backward is a bf16 copy, written anew after each update.
-"""
+"""AdamW or Muon on float32 weights, which are saved. Where the `network` computes in bf16, in which a weight of 1.0 cannot
+take an update of 0.001, it is a copy, written anew after each update."""
 
 from __future__ import annotations
 
@@ -74,9 +71,7 @@ class Optimizer:
             group.update(lr=learning_rate, weight_decay=weight_decay if is_matrix else 0.0)
         self._adamw.step()
         if self._matrices:
-            for matrix in self._matrices:
-                if matrix not in self._momenta:
-                    self._momenta[matrix] = torch.zeros_like(matrix)
+            self._momenta = self._momenta or {matrix: torch.zeros_like(matrix) for matrix in self._matrices}
             muon_step(self._momenta, learning_rate, weight_decay, self._dtype, is_skipped)
         self.drop_gradients()
         self.sync_network()

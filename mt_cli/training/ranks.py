@@ -1,8 +1,5 @@
-"""The processes that `torchrun` starts to train one model together.
-
-Each holds the whole model and runs the same loop. Of every update it computes the gradient of its share of the sentences;
-the gradients are added up, and all make the same step. The first process alone prepares, validates and writes.
-"""
+"""The processes that `torchrun` starts to train one model together: each computes the gradient of its share of the sentences,
+and all make the same step. The first process alone prepares, validates and writes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""What a training step does, and how many fit into a given time: pure functions of step and settings, which no checkpoint has
-to hold."""
+"""What a training step does, and how many fit into a given time: pure functions of step and settings."""
 
 from __future__ import annotations
 

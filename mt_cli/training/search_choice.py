@@ -1,9 +1,6 @@
-"""Which search a trained run translates with, where nobody has set one: a few are tried on its dev set.
-
-A weak model's beam runs away: its translations are far longer than the references, and chrF, which counts what is found
-twice as much as what is superfluous, hides it. So the choice is by chrF1, which counts both alike, among the searches
-whose translations are as long in all as the references, give or take a tenth.
-"""
+"""Which search a trained run translates with, where nobody has set one: a few are tried on its dev set. A weak model's beam
+runs away, and chrF hides it; so the choice is by chrF1, which counts the superfluous as much as what is found, among those
+whose translations are as long in all as the references, give or take a tenth."""
 
 from __future__ import annotations
 
@@ -30,9 +27,8 @@ _LENGTHS = 0.9, 1.1  # of all translations together, in characters of the refere
 _USUAL_PENALTY = 1.2
 _SHORTER, _LONGER = (1.0, 0.6, 0.0), (1.6, 2.0)
 _MARGIN = 1.2  # of the usual length of translations, where a limit has to end them
-_SEARCHED = (
-    "beam_size", "n_best", "length_normalization", "length_penalty", "max_length_ratio", "min_length", "sample",
-)  # fmt: skip
+_DEFAULTS: dict[str, Any] = {"n_best": 1, "max_length_ratio": None, "min_length": 0, "sample": False}
+_SEARCHED = ("beam_size", "length_normalization", "length_penalty", *_DEFAULTS)
 
 
 class Tried(NamedTuple):
@@ -63,8 +59,10 @@ def keep_search(run: RunDir, pairs: Sequence[PreparedPair], is_stopping: Callabl
     """Writes the chosen search into the run's config, with the reason, once for each best checkpoint; not where the
     config's search was set by a person. A failure is only logged."""
     config = run.load_config()
-    chosen = run.manifest.facts("recipe").get("values", {}) | run.manifest.facts("search").get("values", {})
-    if any(getattr(config.decoding, key) != _usual(chosen, key) for key in _SEARCHED):
+    usual = {f"decoding.{key}": value for key, value in _DEFAULTS.items()}  # where no person has set it
+    for product in ("recipe", "search"):
+        usual |= run.manifest.facts(product).get("values", {})
+    if any(getattr(config.decoding, key) != usual.get(f"decoding.{key}") for key in _SEARCHED):
         return
     try:
         inputs = {"best checkpoint": sha256_of_file(run.find_checkpoint("best"))}
@@ -76,12 +74,6 @@ def keep_search(run: RunDir, pairs: Sequence[PreparedPair], is_stopping: Callabl
         return
     values: Any = {key.rpartition(".")[2]: value for key, value in dict(facts["values"]).items()}  # type: ignore[arg-type]
     run.save_config(config.model_copy(update={"decoding": config.decoding.model_copy(update=values)}))
-
-
-def _usual(chosen: dict[str, Any], key: str) -> Any:
-    """What the key is where no person has set it."""
-    defaults = {"n_best": 1, "max_length_ratio": None, "min_length": 0, "sample": False}
-    return chosen.get(f"decoding.{key}", defaults.get(key))
 
 
 def _choice(run: RunDir, config: Config, pairs: Sequence[PreparedPair], is_stopping: Callable[[], bool]) -> Made:

@@ -1,8 +1,5 @@
-"""What a training is given, and everything that it changes: weights, moments, counters, plan. `checkpoints.py` saves it.
-
-`Progress` and `Speed` are pydantic dataclasses, so a value of a wrong type or beyond its range is refused when a
-checkpoint is read back.
-"""
+"""What a training is given, and everything that it changes: weights, moments, counters, plan. `checkpoints.py` saves it, and
+by the types of `Progress` and `Speed` refuses wrong values when it reads them back."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ from mt_cli.data.reading import CorpusProfile
 from mt_cli.data.tokenizer import Tokenizer
 from mt_cli.model.transformer import Transformer
 from mt_cli.training.optimizer import Optimizer
-from mt_cli.training.schedule import Phase, Plan, phase
+from mt_cli.training.schedule import Plan
 
 _STRICT = ConfigDict(strict=True, extra="forbid")
 Count = Annotated[int, Field(ge=0, le=10**12)]
@@ -146,19 +143,16 @@ class Speed:
 class TrainingState:
     config: Config
     model: Transformer  # float32, on the device
-    optimizer: Optimizer
     dtype: torch.dtype  # that the network computes in
     dtype_reason: str
     progress: Progress = field(default_factory=Progress)
     speed: Speed = field(default_factory=Speed)
+    optimizer: Optimizer = field(init=False)
     settings: TrainingConfig = field(init=False)  # the config's `training`, with the values of the plan
 
     def __post_init__(self) -> None:
+        self.optimizer = Optimizer(self.model, self.config.training, self.dtype)
         self.follow(self.speed.plan)
-
-    @classmethod
-    def new(cls, config: Config, model: Transformer, dtype: torch.dtype, dtype_reason: str) -> TrainingState:
-        return cls(config, model, Optimizer(model, config.training, dtype), dtype, dtype_reason)
 
     def follow(self, plan: Plan | None) -> None:
         """Replaces the config's steps and schedule by those of a plan for a given time."""
@@ -172,11 +166,6 @@ class TrainingState:
         self.follow(self.speed.plan)
 
     @property
-    def phase(self) -> Phase:
-        """Of the next update."""
-        return phase(self.progress.step, self.settings)
-
-    @property
     def candidates(self) -> dict[str, Transformer]:
         """The weights of a checkpoint, plain and averaged: those with the lower dev loss translate."""
         averaged = self.optimizer.averaged
@@ -185,11 +174,6 @@ class TrainingState:
     @property
     def is_at_last_step(self) -> bool:
         return self.progress.step >= self.settings.max_steps
-
-    @property
-    def needs_plan(self) -> bool:
-        """Where a training for a given time has none: a tenth of that is used, or the config has no more steps."""
-        return self.speed.training_seconds > 6 * (self.settings.minutes or 0) or self.is_at_last_step
 
     @property
     def is_validation_due(self) -> bool:

@@ -1,12 +1,9 @@
 """The gradient of one update: its batches, in the order of the epoch, shared among processes and the cores of a CPU.
 
-On a CPU each thread computes the gradient of a part of the sentences; the sum of these is that of the batch. When threads
-share every operation, as torch does by default, they wait for each other a thousand times a step: a tenth slower.
-
-On a GPU there is one part, packed where attention has a kernel for that, and the CPU makes the next batch meanwhile. A step
-of a small model is a thousand short kernels, and to launch them takes ten times as long as to compute them (measured on an
-H100); so the kernels of packed batches, which all have one shape, are recorded once and replayed at all other steps. To
-compile them before gains a fourteenth of the time of a large model, which was not worth its code.
+On a CPU each thread computes the gradient of a part of the sentences: threads that share every operation, as torch's do,
+wait for each other a thousand times a step. On a GPU there is one part, packed where attention has a kernel for that, and the
+CPU makes the next batch meanwhile. To launch the thousand short kernels of a step takes ten times as long as to compute them
+(measured on an H100); so those of packed batches, which all have one shape, are recorded once and replayed.
 """
 
 from __future__ import annotations
@@ -26,8 +23,8 @@ from mt_cli.data.batching import Batch, epoch_batches, make_batch
 from mt_cli.data.dataset import Mixture
 from mt_cli.data.packing import PackedBatch, pack, packed_shape, pieces
 from mt_cli.model.attention import MultiHeadAttention, PackedMask, Packing, attend, attend_packed, has_packed_kernel
+from mt_cli.model.decoder_state import Recorder
 from mt_cli.model.dropout import seed_dropout
-from mt_cli.model.recorder import Recorder
 from mt_cli.training.objective import is_fused_right, summed_loss
 from mt_cli.training.optimizer import Optimizer
 from mt_cli.training.ranks import ALONE, Ranks
@@ -186,7 +183,7 @@ class Gradients:
         self.is_fused = all(is_fused_right(targets, vocab_size, smoothing, r_drop) for r_drop in strengths)
         # The definition picks rows by their targets: that waits for the GPU, which a recording may not.
         self._recorder = Recorder(self._device) if self._device.type == "cuda" and self.is_fused else None
-        self._recorded: dict[tuple[Any, ...], _Recorded] = {}
+        self._recorded: dict[tuple[Any, ...], tuple[PackedBatch, torch.cuda.CUDAGraph, LossAndGradients]] = {}
 
     def __call__(self, batch: AnyBatch, n_passes: int) -> LossAndGradients:
         """Summed over the target tokens of the batch. They hold until the next call."""
@@ -194,30 +191,20 @@ class Gradients:
             return self._compute(batch.to(self._device), n_passes)
         kind = n_passes, *(tensor.shape for tensor in batch.tensors)
         if kind not in self._recorded:
-            compute = partial(self._compute, n_passes=n_passes)
-            self._recorded[kind] = _Recorded(compute, batch.to(self._device), self._recorder)
-        return self._recorded[kind](batch)
+            own = batch.to(self._device)
+            with torch.random.fork_rng([self._device]):  # a step draws the same, recorded before it or long ago
+                self._compute(own, n_passes)  # makes what a recording must find ready
+                self._recorded[kind] = own, *self._recorder.record(lambda: self._compute(own, n_passes))
+        recorded, graph, results = self._recorded[kind]
+        for own_tensor, given in zip(recorded.tensors, batch.tensors, strict=True):
+            own_tensor.copy_(given.pin_memory(), non_blocking=True)
+        graph.replay()
+        return results
 
     def _compute(self, batch: AnyBatch, n_passes: int) -> LossAndGradients:
         r_drop, smoothing = self._training.r_drop if n_passes == 2 else 0.0, self._training.label_smoothing
         loss = summed_loss(self._optimizer.network, batch, smoothing, r_drop, self.is_fused)
         return loss.detach(), torch.autograd.grad(loss, self._optimizer.network_weights)
-
-
-class _Recorded:
-    """`compute` for batches of one shape, each of which is copied to where the recorded kernels read it."""
-
-    def __init__(self, compute: Callable[[PackedBatch], LossAndGradients], batch: PackedBatch, recorder: Recorder):
-        self._batch = batch
-        with torch.random.fork_rng([batch.targets.device]):  # a step draws the same, recorded before it or long ago
-            compute(batch)  # makes what a recording must find ready
-            self._graph, self._results = recorder.record(lambda: compute(batch))
-
-    def __call__(self, batch: PackedBatch) -> LossAndGradients:
-        for own, given in zip(self._batch.tensors, batch.tensors, strict=True):
-            own.copy_(given.pin_memory(), non_blocking=True)
-        self._graph.replay()
-        return self._results
 
 
 @functools.cache

@@ -53,7 +53,24 @@ def verdict(
 ) -> list[str]:
     """Two lines for people. `n_epochs`: how often the pairs were read; `share_faulty`: of them; `vocab_size`: of the target."""
     best, last, uniform = best_of(curve), curve[-1], math.log(vocab_size)
-    advice = _advice(curve, n_pairs, n_epochs, share_faulty)
+    earlier = [point for point in curve if point.step <= 0.75 * last.step]
+    if best.chrf > _SOLVED:
+        advice = "sentences of other kinds, those of the dev set are nearly all known"
+    elif n_epochs < (_FEW_EPOCHS if n_pairs < _ENOUGH_PAIRS else 1):
+        times = "once at most" if n_epochs < 1 else "only once" if n_epochs < 2 else f"only {n_epochs:.0f} times"
+        few = f"; and more pairs, {n_pairs:,} are too few" if n_pairs < _TOO_FEW_PAIRS else ""
+        advice = f"more time, each pair was read {times} (--minutes, or training.max_steps){few}"
+    elif earlier and best.chrf - best_of(earlier).chrf > _STILL_RISING:
+        advice = "more time, the score still rose at the end (--minutes, or training.max_steps)"
+    elif n_pairs < _TOO_FEW_PAIRS:
+        advice = f"more pairs, {n_pairs:,} are too few to learn a language from"
+    elif share_faulty > _MANY_FAULTS:
+        advice = f"a cleaner corpus, {share_faulty:.0%} of its pairs have a fault (mt check, then mt train --clean)"
+    elif not best.has_learnt:
+        advice = "a look at the corpus, whether its lines belong together (mt check)"
+    else:
+        is_small = n_pairs < _ENOUGH_PAIRS
+        advice = f"more pairs, {n_pairs:,} are few" if is_small else "a larger network (model.d_model)"
     if last.loss > uniform + _ABOVE_UNIFORM:
         learnt = f"it has diverged: its dev loss is {last.loss:,.1f}, and {uniform:.1f} with all tokens equally likely"
         advice = "a lower learning rate (training.learning_rate), or a longer warm-up (training.warmup_steps)"
@@ -63,23 +80,3 @@ def verdict(
     else:
         learnt = f"it has hardly learnt to translate: {best}"
     return [learnt, f"what would help most: {advice}"]
-
-
-def _advice(curve: Sequence[Point], n_pairs: int, n_epochs: float, share_faulty: float) -> str:
-    best = best_of(curve)
-    earlier = [point for point in curve if point.step <= 0.75 * curve[-1].step]
-    if best.chrf > _SOLVED:
-        return "sentences of other kinds, those of the dev set are nearly all known"
-    if n_epochs < (_FEW_EPOCHS if n_pairs < _ENOUGH_PAIRS else 1):
-        times = "once at most" if n_epochs < 1 else "only once" if n_epochs < 2 else f"only {n_epochs:.0f} times"
-        few = f"; and more pairs, {n_pairs:,} are too few" if n_pairs < _TOO_FEW_PAIRS else ""
-        return f"more time, each pair was read {times} (--minutes, or training.max_steps){few}"
-    if earlier and best.chrf - best_of(earlier).chrf > _STILL_RISING:
-        return "more time, the score still rose at the end (--minutes, or training.max_steps)"
-    if n_pairs < _TOO_FEW_PAIRS:
-        return f"more pairs, {n_pairs:,} are too few to learn a language from"
-    if share_faulty > _MANY_FAULTS:
-        return f"a cleaner corpus, {share_faulty:.0%} of its pairs have a fault (mt check, then mt train --clean)"
-    if not best.has_learnt:
-        return "a look at the corpus, whether its lines belong together (mt check)"
-    return f"more pairs, {n_pairs:,} are few" if n_pairs < _ENOUGH_PAIRS else "a larger network (model.d_model)"

@@ -367,7 +367,7 @@ def _conclude(trainer: Trainer, run: RunDir) -> None:
     data, state, p = trainer.data, trainer.state, trainer.state.progress
     trainer.checkpoints.verify_best(p)
     of_pairs = [run.of_pair(state.config.data, pair.data) for pair in data.pairs]
-    faulty = (0.0 if files.pair.clean else files.share_faulty() for files in of_pairs)
+    faulty = (files.share_faulty() for files in of_pairs)
     curve = learning_curve(run.logs.records(run.metrics_file))
     for line in verdict(curve, data.tokenizer.tgt_vocab_size, len(data.train), p.epoch, fmean(faulty)):
         log.info(line)

@@ -200,7 +200,7 @@ def check(pair: PairText) -> None:
 
     def make() -> Made:
         write_text(file, pair.report.as_json() + "\n")
-        return Made([file])
+        return Made([file], {"share_faulty": sum(1 for _ in pair.report.dropped.items()) / max(1, pair.report.n_pairs)})
 
     pair.run.manifest.product(f"check{pair.suffix}", pair.inputs, settings, make)
 

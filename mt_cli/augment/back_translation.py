@@ -219,7 +219,14 @@ class BackTranslation:
         if not is_made and made is not None and self.reverse is not None and self.reverse.steps():
             is_made = made.inputs["reverse model"] == sha256_of_best(self.reverse)  # of the reverse model as it is
         if self.reverse is not None and text.back is None and not is_made:
-            self._train_reverse(train_reverse, self.reverse)
+            selection, report = Selection(self.config), CorpusReport()
+            if not sum(1 for _ in selection.lines(report)):  # before time is spent on it
+                raise self._no_line_of_use(report.dropped | selection.left_out)
+            log.info(f"first trains the reverse model, {data.tgt_lang} to {data.src_lang}: {self.reverse.path}")
+            train_reverse(reverse_config(self.config, self.reverse), self.reverse)
+            if self.signals.is_stopping:
+                self.signals.stop(f"stopped after training {self.reverse.path}")
+            self.signals.is_saving_needed = False
         of_reverse = inputs_of_runs(run, **{"reverse model": self.reverse})
         inputs = {
             "monolingual text": sha256_of(text.tgt) if all(Path(file).exists() for file in text.tgt) else None,
@@ -233,17 +240,6 @@ class BackTranslation:
         run.manifest.product("synthetic", inputs, settings, lambda: self._pairs(lines, self.reverse))
         shutil.rmtree(run.synthetic / "blocks", ignore_errors=True)
         return float(run.manifest.facts("synthetic")["seconds"])
-
-    def _train_reverse(self, train: Callable[[Config, RunDir], None], reverse: RunDir) -> None:
-        data, signals = self.config.data, self.signals
-        selection, report = Selection(self.config), CorpusReport()
-        if not sum(1 for _ in selection.lines(report)):  # before time is spent on it
-            raise self._no_line_of_use(report.dropped | selection.left_out)
-        log.info(f"first trains the reverse model, {data.tgt_lang} to {data.src_lang}: {reverse.path}")
-        train(reverse_config(self.config, reverse), reverse)
-        if signals.is_stopping:
-            signals.stop(f"stopped after training {reverse.path}")
-        signals.is_saving_needed = False
 
     def _no_line_of_use(self, left_out: dict[str, int]) -> DataError:
         new = f"give text in {self.config.data.tgt_lang} that is not yet translated, a sentence on each line"
@@ -270,8 +266,12 @@ class BackTranslation:
     def _pairs(self, lines: Product, reverse: RunDir | None) -> Made:
         """None of a model that has hardly learnt: with its text a run was 1.8 chrF worse (docs/log.md)."""
         seconds = 0.0
-        if reverse is None:
-            return self._copies(TypeAdapter(int).validate_python(lines.facts["n_chosen"]))
+        if reverse is None:  # each line beside itself, as many in an epoch as there are other pairs
+            n_pairs = TypeAdapter(int).validate_python(lines.facts["n_chosen"])
+            for file in self.files:
+                write_bytes(file, (self.run.synthetic / "lines.txt").read_bytes())
+            weight = max(0.001, min(1.0, Selection(self.config).n_trained / n_pairs))
+            return Made(self.files, {"n_pairs": n_pairs, "weight": weight, "seconds": 0.0, "is_copied": True})
         if self.text.back is None:
             if not (curve := learning_curve(reverse.logs.records(reverse.metrics_file))):
                 raise RunDirError(f"{reverse.metrics_file}: lost; restore it, or delete {reverse.path}")
@@ -283,13 +283,6 @@ class BackTranslation:
         log.info(f"next come translations of the monolingual text, and then {self.run.path} itself")
         blocks = _Blocks(self.run, lines, sha256_of_json([lines.sha256, sha256_of_best(reverse), self.text.search]))
         return self._join(blocks, self._translate(blocks, reverse, seconds))
-
-    def _copies(self, n_pairs: int) -> Made:
-        """Each line beside itself, as many in an epoch as there are other pairs."""
-        for file in self.files:
-            write_bytes(file, (self.run.synthetic / "lines.txt").read_bytes())
-        weight = max(0.001, min(1.0, Selection(self.config).n_trained / n_pairs))
-        return Made(self.files, {"n_pairs": n_pairs, "weight": weight, "seconds": 0.0, "is_copied": True})
 
     def _translate(self, blocks: _Blocks, reverse: RunDir, seconds: float) -> float:
         """Translates blocks in random order, until all are done or it is time to train. Returns `seconds`, with those added."""

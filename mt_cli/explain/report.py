@@ -159,8 +159,8 @@ class RunReport:
     def _verdict(self) -> list[str]:
         if not (curve := learning_curve([one.model_dump(exclude_none=True) for one in self.records])):
             return []
-        pairs = [(pair, self.run.of_pair(self.config.data, pair)) for pair in self.config.data.directions]
-        share_faulty = fmean(0.0 if pair.clean else files.share_faulty() for pair, files in pairs)
+        of_pairs = [self.run.of_pair(self.config.data, pair) for pair in self.config.data.directions]
+        share_faulty = fmean(files.share_faulty() for files in of_pairs)
         n_pairs = self.check.n_pairs - self.n_left_out if self.check else 10**9
         n_epochs = self.records[-1].epoch - 1  # the last one has hardly ever ended
         lines = verdict(curve, self.config.tokenizer.vocab_size, n_pairs, n_epochs, share_faulty)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import difflib
 import io
-import json
 import os
 import re
 import time
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
 
 RUNS = Path("runs")  # where `mt train` puts a run, relative to where it is started
 _STEP_NAME = re.compile(r"^step-\d{6,}\.pt$")
-_MAX_LIST_BYTES = 1 << 31
 _JOINT, _APART = ["tokenizer.model"], ["tokenizer.src.model", "tokenizer.tgt.model"]
 
 
@@ -197,13 +195,10 @@ class PairFiles:
 
     def all_files(self) -> dict[str, list[str]]:
         """The files of the dev set and of each test set, by name."""
-        sets = {"dev": self.held_out_files("dev") if self.pair.dev is None else self.pair.dev, **self.pair.test}
-        if self.pair.dev is None and not self.pair.test:
-            sets["test"] = self.held_out_files("test")
-        return sets
-
-    def held_out_files(self, name: str) -> list[str]:
-        return self.files_of("held_out", name)
+        if self.pair.dev is not None:
+            return {"dev": self.pair.dev, **self.pair.test}
+        cut = {name: self.files_of("held_out", name) for name in ("dev", "test")}
+        return {"dev": cut["dev"], **self.pair.test} if self.pair.test else cut
 
     def files_of(self, folder: str, stem: str) -> list[str]:
         """Those of source and target. Raises RunDirError for a link that leads out of the run."""
@@ -214,15 +209,14 @@ class PairFiles:
 
     def held_out_pairs(self) -> dict[str, list[SentencePair]]:
         """The sets that were cut from the training text, by name."""
-        files = {name: self.held_out_files(name) for name in ("dev", "test")}
-        found = {name: paths for name, paths in files.items() if all(Path(path).is_file() for path in paths)}
-        return {name: list(read_pairs(paths)) for name, paths in found.items()}
+        files = {name: self.files_of("held_out", name) for name in ("dev", "test")}
+        return {name: list(read_pairs(own)) for name, own in files.items() if all(Path(one).is_file() for one in own)}
 
     def save_held_out(self, sets: Mapping[str, Sequence[SentencePair]]) -> list[Path]:
         make_folder(self.held_out)
         saved = []
         for name, pairs in sets.items():
-            for side, file in enumerate(map(Path, self.held_out_files(name))):
+            for side, file in enumerate(map(Path, self.files_of("held_out", name))):
                 write_text(file, "".join(f"{pair[side]}\n" for pair in pairs))
                 saved.append(file)
         return saved
@@ -268,12 +262,9 @@ class PairFiles:
         return respelled((pair for pair in pairs if pair.place not in left_out), self.spellings())
 
     def share_faulty(self) -> float:
-        """Of the pairs, those that the check of the corpus would drop; 0 where nothing is known."""
-        try:
-            report = json.loads(read_inside(self.manifest.folder, self.check_file, _MAX_LIST_BYTES))
-            return len(report["dropped"]) / max(1, report["n_pairs"])
-        except (RunDirError, OSError, ValueError, KeyError, TypeError, RecursionError):
-            return 0.0  # it is for people; a training does not need it
+        """Of the pairs, those that the check of the corpus would drop; 0 where they are left out, or nothing is known."""
+        share = self.manifest.facts(f"check{self.suffix}").get("share_faulty", 0.0)
+        return 0.0 if self.pair.clean else float(share)
 
     def profile_file(self, is_reverse: bool = False) -> Path:
         return self.folder / ("corpus.back.json" if is_reverse else "corpus.json")

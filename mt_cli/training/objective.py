@@ -49,7 +49,13 @@ def summed_loss(
     of the two cross-entropies, plus `r_drop` / 2 times how far the two predictions are apart.
     """
     inputs = batch.repeated() if r_drop else batch
-    hidden = _hidden_states(network, inputs)  # (P*N,D)
+    if isinstance(inputs, Batch):  # hidden: of all target tokens, (P*N,D); padding costs no logits
+        hidden = inputs.without_padding(network(inputs.src_ids, inputs.src_mask, inputs.tgt_in, inputs.tgt_mask))
+    else:  # where the shape is fixed, padding gets zeros
+        src = Packing(inputs.src_starts, inputs.src_positions, inputs.longest)
+        tgt = Packing(inputs.tgt_starts, inputs.tgt_positions, inputs.longest)
+        masks = PackedMask(src, src), PackedMask(tgt, tgt, is_causal=True), PackedMask(tgt, src)
+        hidden = network(inputs.src_ids, masks[0], inputs.tgt_in, *masks[1:])[0] * (inputs.targets >= 0)[:, None]
     if is_fused:
         weight, bias = network.projection.weight, network.projection.bias
         if bias is not None:  # the weight of a dimension that is 1 in every hidden state, padding left out
@@ -62,17 +68,6 @@ def summed_loss(
             hidden, targets = hidden[inputs.targets >= 0], targets[targets >= 0]
         loss = loss_of_logits(network.project(hidden).float(), targets, label_smoothing, r_drop)
     return loss / 2 if r_drop else loss
-
-
-def _hidden_states(network: Transformer, batch: Batch | PackedBatch) -> Tensor:
-    """Of all target tokens, (N,D): padding costs no logits, or gets zeros where the shape is fixed."""
-    if isinstance(batch, Batch):
-        return batch.without_padding(network(batch.src_ids, batch.src_mask, batch.tgt_in, batch.tgt_mask))
-    src = Packing(batch.src_starts, batch.src_positions, batch.longest)
-    tgt = Packing(batch.tgt_starts, batch.tgt_positions, batch.longest)
-    masks = PackedMask(src, src), PackedMask(tgt, tgt, is_causal=True), PackedMask(tgt, src)
-    hidden: Tensor = network(batch.src_ids, masks[0], batch.tgt_in, *masks[1:])[0]
-    return hidden * (batch.targets >= 0)[:, None]
 
 
 def is_fused_right(targets: Tensor, vocab_size: int, label_smoothing: float, r_drop: float) -> bool:

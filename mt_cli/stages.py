@@ -114,7 +114,7 @@ class PairText:
     def dev(self) -> TextSet:
         if self.data.dev is not None:
             return self.text.named[0]
-        return TextSet("dev", f"dev{self.suffix}", self.files.held_out_files("dev"), None, self.data.on_bad_line)
+        return TextSet("dev", f"dev{self.suffix}", self.files.files_of("held_out", "dev"), None, self.data.on_bad_line)
 
     @cached_property
     def dev_pairs(self) -> list[SentencePair]:

@@ -20,7 +20,7 @@ from tqdm import tqdm
 
 from mt_cli.augment.fine_tuning import inputs_of_runs, parent_of, same_pair, sha256_of_best
 from mt_cli.checking.faults import FaultFinder, Sample
-from mt_cli.config import Config, DataConfig, Monolingual, given_keys, is_memory
+from mt_cli.config import Config, Monolingual, given_keys, is_memory
 from mt_cli.data.corpus import CorpusReport, SentencePair, TrainingText, read_monolingual, sha256_of
 from mt_cli.data.normalize import normalize
 from mt_cli.data.split import NearIndex, letters
@@ -93,17 +93,13 @@ def reverse_config(config: Config, back: RunDir) -> Config:
             facts.add(pair.src, pair.tgt)
         if choose(facts.facts(), given)["training.both_directions"].value:
             update["both_directions"] = 1.0
-    training = config.training.model_copy(update=update)
-    return config.model_copy(update={"data": _exchanged(config.data, text), "training": training})
-
-
-def _exchanged(data: DataConfig, text: Monolingual) -> DataConfig:
-    corpora, words = [corpus for corpus in data.own.corpora if not corpus.synthetic], data.words
+    data, words = config.data, config.data.words
+    corpora = [corpus for corpus in data.own.corpora if not corpus.synthetic]
     sets = [*(corpus.files for corpus in corpora), data.dev or [], *data.test.values()]
     if words is not None:
         columns = _exchanged_columns(words.columns, [words.files])
         words = words.model_copy(update={"files": words.files[::-1], "columns": columns})
-    update = {
+    exchanged = {
         "src_lang": data.tgt_lang,
         "tgt_lang": data.src_lang,
         "train": [corpus.model_copy(update={"files": corpus.files[::-1]}) for corpus in corpora],
@@ -114,7 +110,8 @@ def _exchanged(data: DataConfig, text: Monolingual) -> DataConfig:
         "monolingual": Monolingual(tgt=text.src, search=text.search) if text.src else None,  # by a run of its own
         "bleu_tokenize": "auto",
     }
-    return data.model_copy(update=update)
+    training = config.training.model_copy(update=update)
+    return config.model_copy(update={"data": data.model_copy(update=exchanged), "training": training})
 
 
 def _exchanged_columns(columns: str | None, sets: list[list[str]]) -> str | None:
@@ -220,7 +217,7 @@ class BackTranslation:
             is_made = made.inputs["reverse model"] == sha256_of_best(self.reverse)  # of the reverse model as it is
         if self.reverse is not None and text.back is None and not is_made:
             selection, report = Selection(self.config), CorpusReport()
-            if not sum(1 for _ in selection.lines(report)):  # before time is spent on it
+            if next(selection.lines(report), None) is None:  # before time is spent on it
                 raise self._no_line_of_use(report.dropped | selection.left_out)
             log.info(f"first trains the reverse model, {data.tgt_lang} to {data.src_lang}: {self.reverse.path}")
             train_reverse(reverse_config(self.config, self.reverse), self.reverse)

@@ -81,11 +81,11 @@ class Trainer:
                 self._read_queued(self.n_late)
                 state.speed.note_step(time.monotonic() - began, update.phase.n_passes)
                 if (minutes := state.settings.minutes) is not None:
-                    is_due = p.step % PLAN_EVERY_STEPS == 0
-                    if not is_due and state.speed.plan is None:  # until a tenth of the time is used, or the steps are
-                        is_due = state.speed.training_seconds > 6 * minutes or state.is_at_last_step
-                        is_due = self.ranks.shared(is_due)
-                    if is_due:
+                    is_late = (
+                        state.speed.training_seconds > 6 * minutes or state.is_at_last_step
+                    )  # to be without a plan
+                    is_first = state.speed.plan is None and self.ranks.shared(is_late)
+                    if is_first or p.step % PLAN_EVERY_STEPS == 0:
                         self._plan_rest()
                 if p.step % LOG_EVERY_STEPS == 0 or state.is_at_last_step:
                     self._read_queued()

@@ -65,11 +65,11 @@ def usual_batch_size(device: torch.device) -> int:
     return 64 if device.type == "cpu" else 1024
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Searcher:
     """A model with what all its searches have in common. Threads may share it."""
 
-    model: SearchModel
+    search_model: SearchModel
     tokenizer: Tokenizer
     device: torch.device
     n_threads: int
@@ -121,7 +121,7 @@ class Searcher:
         if settings.sample:
             narrowing = (settings.temperature, settings.top_k, settings.top_p, used_constraints)
             samples = [
-                sample(self.model, src_ids, src_mask, limits, [(*one.seed, n) for one in batch], *narrowing)
+                sample(self.search_model, src_ids, src_mask, limits, [(*one.seed, n) for one in batch], *narrowing)
                 for n in range(settings.n_best)
             ]
             return [list(hypotheses) for hypotheses in zip(*samples, strict=True)]
@@ -130,7 +130,7 @@ class Searcher:
             beam_size = max(beam_size, TERM_WIDTH)
             beams = TermBeams(beam_size, self.device, terms, self.tokenizer.inner_tgt_ids)
         if beam_size == 1 and used_constraints is None:
-            return [[hypothesis] for hypothesis in greedy_search(self.model, src_ids, src_mask, limits)]
+            return [[hypothesis] for hypothesis in greedy_search(self.search_model, src_ids, src_mask, limits)]
         # Greedy search has no penalty either.
         ranking = settings.length_penalty if beam_size > 1 else 0.0, settings.length_normalization
-        return beam_search(self.model, src_ids, src_mask, limits, beam_size, *ranking, used_constraints, beams)
+        return beam_search(self.search_model, src_ids, src_mask, limits, beam_size, *ranking, used_constraints, beams)

@@ -17,7 +17,7 @@ from mt_cli.data.spans import Markup, hold_pair
 from mt_cli.data.tokenizer import EOS_ID, UNK_ID, Tokenizer
 from mt_cli.decoding.alignment import usual_firsts, written
 from mt_cli.decoding.ensemble import Ensemble, token_scores
-from mt_cli.decoding.greedy import Hypothesis, SearchModel
+from mt_cli.decoding.greedy import SearchModel
 from mt_cli.decoding.parts import LineSplitter, Part, SourceLine, SourcePart, Translation, with_terms
 from mt_cli.decoding.search import Request, Searcher, adapted_settings
 from mt_cli.decoding.term_search import phrases_of
@@ -34,7 +34,7 @@ from mt_cli.run.run_dir import RunDir
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-class Translator:
+class Translator(Searcher):
     """Trained models with their tokenizer. Safe to share between threads: nothing in it changes while it translates."""
 
     def __init__(
@@ -45,16 +45,16 @@ class Translator:
         profile: CorpusProfile | None = None,
         origin: Sequence[tuple[RunDir, str]] = (),
     ):
-        self.models, self.tokenizer, self.config = [model.eval() for model in models], tokenizer, config
+        self.models, self.config = [model.eval() for model in models], config
+        self.model = self.models[0]  # the one that attention comes from
         self.profile, self.origin = profile, origin  # of the training text; run and checkpoint's name of each model
-        self.device, self._n_threads = models[0].device, torch.get_num_threads()
+        members = [InferenceModel(model) for model in self.models]
+        search_model: SearchModel = members[0] if len(members) == 1 else Ensemble(members)
+        super().__init__(search_model, tokenizer, self.model.device, torch.get_num_threads())
         self.n_positions = min(model.positions.n_positions for model in models)
         self._max_tokens = min(config.data.max_length, self.n_positions - 1)
         self._splitter = LineSplitter(tokenizer, self._max_tokens, profile, config.data.tgt_lang)
         self.has_learnt_terms = config.data.terms > 0 and tokenizer.has_term_symbols
-        members = [InferenceModel(model) for model in self.models]
-        self.search_model: SearchModel = members[0] if len(members) == 1 else Ensemble(members)
-        self._searcher = Searcher(self.search_model, tokenizer, self.device, self._n_threads)
 
     @classmethod
     def load(
@@ -77,11 +77,6 @@ class Translator:
         n_weights = sum(weight.numel() for model in self.models for weight in model.parameters())
         names = ", ".join(f"{run.path} ({name})" for run, name in self.origin) or f"{len(self.models)} models"
         return f"<Translator {data.src_lang} to {data.tgt_lang}: {names}, {n_weights:,} weights, {self.device}>"
-
-    @property
-    def model(self) -> Transformer:
-        """The first model: the one that attention comes from."""
-        return self.models[0]
 
     @overload
     def translate(self, text: str, **options: Any) -> str: ...
@@ -155,12 +150,6 @@ class Translator:
     def settings(self, **options: Any) -> DecodingConfig:
         """The config's `decoding`, in which `options` replace values. Raises UsageError with a line for every problem."""
         return adapted_settings(self.config.decoding, options, self.tokenizer.tgt_vocab_size)
-
-    def search(
-        self, requests: Sequence[Request], settings: DecodingConfig, on_batch: Callable[[int], None] | None = None
-    ) -> list[list[Hypothesis]]:
-        """Hypotheses of each request, in order."""
-        return self._searcher.search(requests, settings, on_batch)
 
     def max_length(self, n_src: int, settings: DecodingConfig, n_prefix: int = 0) -> int:
         """The most tokens of a translation of `n_src` tokens, with `n_prefix` given ones; an end symbol fits behind them."""

@@ -47,7 +47,7 @@ class CTranslate2Translator(Translator):
             import ctranslate2
 
             self._engine = ctranslate2.Translator(
-                folder, compute_type=self.compute_type, inter_threads=self._n_threads, intra_threads=1
+                folder, compute_type=self.compute_type, inter_threads=self.n_threads, intra_threads=1
             )
 
     def settings(self, **options: Any) -> DecodingConfig:

@@ -59,7 +59,7 @@ class Trainer:
             self.metrics.progress_bar(),
             contextlib.closing(self.metrics),
         ):
-            if not updates.gradients.is_fused:
+            if not updates.is_fused:
                 log.info("training with loss_of_logits (objective.py): fused_loss.py, the faster one, differs from it")
             while True:
                 if state.is_validation_due and not self.ranks.any(self.signals.is_stopping):
@@ -89,7 +89,11 @@ class Trainer:
                         self._plan_rest()
                 if p.step % LOG_EVERY_STEPS == 0 or state.is_at_last_step:
                     self._read_queued()
-                    self._refuse_divergence(self.metrics.record(lr))
+                    p.note_loss(loss := self.metrics.record(lr), phase(p.step, state.settings).n_passes)
+                    if p.n_records_far_above >= N_RECORDS_FAR_ABOVE:  # it does not come down again
+                        lowest, n_steps = p.lowest_loss, p.n_records_far_above * LOG_EVERY_STEPS
+                        what = f"loss {loss:.2f}, far above its lowest, {lowest:.2f}, for {n_steps} steps"
+                        raise self._diverged(p.step, what)
 
     def _read_queued(self, n_left: int = 0) -> None:
         """Reads the numbers of the queued updates but the last `n_left`, which may be those of the last step."""
@@ -142,15 +146,6 @@ class Trainer:
             for name, weight in model.named_parameters():
                 if not weight.isfinite().all():
                     raise self._diverged(self.state.progress.step, f"{name} has values that are not finite; not saved")
-
-    def _refuse_divergence(self, loss: float) -> None:
-        """A loss that went up and stayed there does not come down again. `loss`: of a log record."""
-        p = self.state.progress
-        p.note_loss(loss, phase(p.step, self.state.settings).n_passes)
-        if p.n_records_far_above >= N_RECORDS_FAR_ABOVE:
-            n_steps = p.n_records_far_above * LOG_EVERY_STEPS
-            what = f"loss {loss:.2f}, far above its lowest, {p.lowest_loss:.2f}, for {n_steps} steps"
-            raise self._diverged(p.step, what)
 
     def _diverged(self, step: int, what: str) -> TrainingError:
         steps = ", ".join(map(str, self.checkpoints.steps()))

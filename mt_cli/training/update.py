@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from mt_cli.config import TrainingConfig
 from mt_cli.data.batching import Batch, epoch_batches, make_batch
 from mt_cli.data.dataset import Mixture
 from mt_cli.data.packing import PackedBatch, pack, packed_shape, pieces
@@ -26,7 +25,6 @@ from mt_cli.model.attention import MultiHeadAttention, PackedMask, Packing, atte
 from mt_cli.model.decoder_state import Recorder
 from mt_cli.model.dropout import seed_dropout
 from mt_cli.training.objective import is_fused_right, summed_loss
-from mt_cli.training.optimizer import Optimizer
 from mt_cli.training.ranks import ALONE, Ranks
 from mt_cli.training.schedule import Phase, is_last_phase, phase
 from mt_cli.training.state import TrainingState
@@ -93,7 +91,14 @@ class Updates:
             if isinstance(module, MultiHeadAttention)
         )
         self._shape = packed_shape(dataset, batch_tokens, self.n_threads * ranks.n) if is_packed else None
-        self.gradients = Gradients(state.optimizer, state.settings, dataset)
+        vocab_size, smoothing = state.model.projection.out_features, state.settings.label_smoothing
+        targets = make_batch(dataset, list(range(min(16, len(dataset))))).targets
+        targets = targets[: max(32, _TRIED_LOGITS // vocab_size)]
+        strengths = {0.0, state.settings.r_drop}
+        self.is_fused = all(is_fused_right(targets, vocab_size, smoothing, r_drop) for r_drop in strengths)
+        # The definition picks rows by their targets: that waits for the GPU, which a recording may not.
+        self._recorder = Recorder(device) if device.type == "cuda" and self.is_fused else None
+        self._recorded: dict[tuple[Any, ...], tuple[PackedBatch, torch.cuda.CUDAGraph, LossAndGradients]] = {}
         self._ahead = ThreadPoolExecutor(1) if device.type == "cuda" else None
         self._portions = self._remaining_portions()
         self._next: Portion | None = None
@@ -113,7 +118,7 @@ class Updates:
         def compute(part: tuple[int, MakeBatch]) -> LossAndGradients:  # in a thread of its own
             number, make = part
             seed_dropout(state.settings.seed, state.progress.step, number)
-            return self.gradients(make(), portion.phase.n_passes)
+            return self._summed_gradients(make(), portion.phase.n_passes)
 
         if self.n_threads > 1:
             torch.set_num_threads(self._n_cores // self.n_threads)  # MKL has one number for all threads of the process
@@ -126,6 +131,29 @@ class Updates:
                 torch.set_num_threads(self._n_cores)
         grad_norm = state.optimizer.average_and_clip(portion.n_tokens, self._ranks)
         return Update(state.progress.step + 1, portion, losses, grad_norm)
+
+    def _summed_gradients(self, batch: AnyBatch, n_passes: int) -> LossAndGradients:
+        """Loss and gradients of the network, summed over the target tokens of the batch. They hold until the next call."""
+        device = self._state.model.device
+        if self._recorder is None or not isinstance(batch, PackedBatch):
+            return self._compute(batch.to(device), n_passes)
+        kind = n_passes, *(tensor.shape for tensor in batch.tensors)
+        if kind not in self._recorded:
+            own = batch.to(device)
+            with torch.random.fork_rng([device]):  # a step draws the same, recorded before it or long ago
+                self._compute(own, n_passes)  # makes what a recording must find ready
+                self._recorded[kind] = own, *self._recorder.record(lambda: self._compute(own, n_passes))
+        recorded, graph, results = self._recorded[kind]
+        for own_tensor, given in zip(recorded.tensors, batch.tensors, strict=True):
+            own_tensor.copy_(given.pin_memory(), non_blocking=True)
+        graph.replay()
+        return results
+
+    def _compute(self, batch: AnyBatch, n_passes: int) -> LossAndGradients:
+        settings, optimizer = self._state.settings, self._state.optimizer
+        r_drop = settings.r_drop if n_passes == 2 else 0.0
+        loss = summed_loss(optimizer.network, batch, settings.label_smoothing, r_drop, self.is_fused)
+        return loss.detach(), torch.autograd.grad(loss, optimizer.network_weights)
 
     def portion(
         self, batches: list[list[int]], phase: Phase, epoch: int = 0, batch: int = 0, is_last: bool = False
@@ -169,42 +197,6 @@ class Updates:
         self._pool.shutdown()
         if self._ahead is not None:
             self._ahead.shutdown(cancel_futures=True)
-
-
-class Gradients:
-    """Of a network's weights. Threads may share it."""
-
-    def __init__(self, optimizer: Optimizer, training: TrainingConfig, dataset: Mixture):
-        self._optimizer, self._training = optimizer, training
-        vocab_size, self._device = optimizer.model.projection.out_features, optimizer.model.device
-        targets = make_batch(dataset, list(range(min(16, len(dataset))))).targets
-        targets = targets[: max(32, _TRIED_LOGITS // vocab_size)]
-        smoothing, strengths = training.label_smoothing, {0.0, training.r_drop}
-        self.is_fused = all(is_fused_right(targets, vocab_size, smoothing, r_drop) for r_drop in strengths)
-        # The definition picks rows by their targets: that waits for the GPU, which a recording may not.
-        self._recorder = Recorder(self._device) if self._device.type == "cuda" and self.is_fused else None
-        self._recorded: dict[tuple[Any, ...], tuple[PackedBatch, torch.cuda.CUDAGraph, LossAndGradients]] = {}
-
-    def __call__(self, batch: AnyBatch, n_passes: int) -> LossAndGradients:
-        """Summed over the target tokens of the batch. They hold until the next call."""
-        if self._recorder is None or not isinstance(batch, PackedBatch):
-            return self._compute(batch.to(self._device), n_passes)
-        kind = n_passes, *(tensor.shape for tensor in batch.tensors)
-        if kind not in self._recorded:
-            own = batch.to(self._device)
-            with torch.random.fork_rng([self._device]):  # a step draws the same, recorded before it or long ago
-                self._compute(own, n_passes)  # makes what a recording must find ready
-                self._recorded[kind] = own, *self._recorder.record(lambda: self._compute(own, n_passes))
-        recorded, graph, results = self._recorded[kind]
-        for own_tensor, given in zip(recorded.tensors, batch.tensors, strict=True):
-            own_tensor.copy_(given.pin_memory(), non_blocking=True)
-        graph.replay()
-        return results
-
-    def _compute(self, batch: AnyBatch, n_passes: int) -> LossAndGradients:
-        r_drop, smoothing = self._training.r_drop if n_passes == 2 else 0.0, self._training.label_smoothing
-        loss = summed_loss(self._optimizer.network, batch, smoothing, r_drop, self.is_fused)
-        return loss.detach(), torch.autograd.grad(loss, self._optimizer.network_weights)
 
 
 @functools.cache

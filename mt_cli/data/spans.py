@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Literal
 
@@ -112,16 +112,16 @@ def numbered_back(text: str, own: Sequence[str]) -> str:
 def hold_pair(src: str, tgt: str) -> tuple[str, str]:
     """A pair to train on: the same symbol stands for a span that both sides have, one that one side lacks stays. Private-use
     characters of the text itself are left out, so that a symbol always stands for a span."""
-    if not SPANS.search(src):
+    if not (spans := SPANS.findall(src)):
         return src, tgt
-    common = Counter(SPANS.findall(src)) & Counter(SPANS.findall(tgt))
-    chosen = dict[str, list[str]]()
-    for span in SPANS.findall(src):
-        if len(chosen.get(span, ())) < common[span] and sum(map(len, chosen.values())) < N_SYMBOLS:
-            chosen.setdefault(span, []).append(SYMBOLS[sum(map(len, chosen.values()))])
-    return _with_symbols(src, chosen), _with_symbols(tgt, chosen)
+    common, symbols = Counter(spans) & Counter(SPANS.findall(tgt)), iter(SYMBOLS)
+    chosen = defaultdict[str, str](str)  # the symbols of each span, one for each time that both sides have it
+    for span in spans:
+        if len(chosen[span]) < common[span]:
+            chosen[span] += next(symbols, "")
 
+    def with_symbols(text: str) -> str:
+        own = {span: iter(of_span) for span, of_span in chosen.items()}
+        return SPANS.sub(lambda found: next(own.get(found[0], iter("")), _HELD.sub("", found[0])), text)
 
-def _with_symbols(text: str, chosen: dict[str, list[str]]) -> str:
-    symbols = {span: iter(own) for span, own in chosen.items()}
-    return SPANS.sub(lambda found: next(symbols.get(found[0], iter(())), _HELD.sub("", found[0])), text)
+    return with_symbols(src), with_symbols(tgt)

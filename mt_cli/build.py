@@ -219,13 +219,13 @@ def _train_in(
             data = prepare(continued_config(given, run), run)
         trainer = prepared_trainer(data, run, signals, started, ranks, on_validation)
         if trainer.state.is_finished:
-            ranks.first(lambda: _log_finished(trainer.state, run))
+            ranks.first(lambda: _conclude(trainer, run, is_new=False))
         else:
             ranks.first(lambda: _announce(trainer, run))
             trainer.state.use_batch_tokens(ranks.shared(trainer.state.settings.batch_tokens))
             signals.is_saving_needed = True
             trainer.train()
-            ranks.first(lambda: _conclude(trainer, run))
+            ranks.first(lambda: _conclude(trainer, run, is_new=True))
         if ranks.is_first and join is not None:
             from mt_cli.explain.estimate import keep_estimate
             from mt_cli.training.search_choice import keep_search
@@ -363,25 +363,21 @@ def _announce(trainer: Trainer, run: RunDir) -> None:
     try_memory(trainer)
 
 
-def _conclude(trainer: Trainer, run: RunDir) -> None:
+def _conclude(trainer: Trainer, run: RunDir, is_new: bool) -> None:
+    """Says how the training has ended; `is_new`: just now."""
     data, state, p = trainer.data, trainer.state, trainer.state.progress
+    why = "the last step" if state.is_at_last_step else "no better dev score for long"
+    end = f"step {p.step} ({why}); best step {p.best_step}"
+    if not is_new:
+        minutes = state.settings.minutes
+        more = f"--set training.max_steps={2 * p.step}" if minutes is None else f"--minutes {2 * minutes:g} in all"
+        log.info(f"to train it longer, give it more, such as {more}")
+        log.info(f"{run.path} is finished: {end}; nothing was changed")
+        return
     trainer.checkpoints.verify_best(p)
     of_pairs = [run.of_pair(state.config.data, pair.data) for pair in data.pairs]
     faulty = (files.share_faulty() for files in of_pairs)
     curve = learning_curve(run.logs.records(run.metrics_file))
     for line in verdict(curve, data.tokenizer.tgt_vocab_size, len(data.train), p.epoch, fmean(faulty)):
         log.info(line)
-    command = f"mt translate {as_typed(run.path)}{target_option(state.config)}"
-    log.info(f"finished at {_end_of(state)}; try: {command}")
-
-
-def _log_finished(state: TrainingState, run: RunDir) -> None:
-    steps, minutes = 2 * state.progress.step, state.settings.minutes
-    more = f"--set training.max_steps={steps}" if minutes is None else f"--minutes {2 * minutes:g} in all"
-    log.info(f"to train it longer, give it more, such as {more}")
-    log.info(f"{run.path} is finished: {_end_of(state)}; nothing was changed")
-
-
-def _end_of(state: TrainingState) -> str:
-    why = "the last step" if state.is_at_last_step else "no better dev score for long"
-    return f"step {state.progress.step} ({why}); best step {state.progress.best_step}"
+    log.info(f"finished at {end}; try: mt translate {as_typed(run.path)}{target_option(state.config)}")

@@ -201,10 +201,6 @@ class LanguagePair(Section):
     def name(self) -> str:
         return f"{self.src_lang}-{self.tgt_lang}"
 
-    def columns_of(self, files: Sequence[str], columns: str | None) -> str | None:
-        """What names source and target in these files: of a memory its languages, of tables their `columns`."""
-        return f"{self.src_lang},{self.tgt_lang}" if len(files) == 1 and is_memory(files[0]) else columns
-
     @property
     def corpora(self) -> list[Corpus]:
         """The training text, whatever form `train` has."""

@@ -62,7 +62,7 @@ class PairText:
         self.text = TrainingText(self.data, self.suffix)
         self.sets, self.words = self.text.sets, self.text.words
         self.own_sets = self.sets[: len(self.data.own.corpora)]  # without those of related languages
-        self.trained_sets = [*self.sets, *([self.words] if self.words is not None else [])]
+        self.trained_sets = self.text.trained
         self.of_runs = inputs_of_runs(run, parent=self.parent, reverse=self.reverse)
         self.made, self._changes = dict[str, str](), list[Change]()
         self.n_of_epoch = {False: 0.0, True: 0.0}  # pairs, by whether they are synthetic
@@ -239,11 +239,7 @@ def split(pair: PairText) -> None:
             return places
         return Places(chain(places, repetitions(lambda: pair.pairs(words), pair.files.held_out_pairs())))
 
-    def kept(pairs: Iterable[SentencePair]) -> Iterator[SentencePair]:
-        places = left_out()
-        return (one for one in pairs if one.place not in places)
-
-    pair.change(kept)
+    pair.change(lambda pairs: (one for one in pairs if one.place not in left_out()))
 
 
 def _hold_out(pair: PairText) -> Made:

@@ -108,34 +108,27 @@ class HeldOut:
             share = len(places) / len(self.pairs)
             if places:
                 yield Finding.of(kind, len(places), share, shown, self.name, "warning" if share >= _MANY_NEAR else None)
-        if not has_parent:
-            yield from self._unknown_characters()
-            yield from self._unknown_words(finder)
-
-    def _unknown_characters(self) -> Iterator[Finding]:
-        for side, unknown, texts in zip(SIDES, self._new_characters, self._texts, strict=True):
-            counts = Counter(char for text in texts for char in text if char in unknown)
-            if counts:
+        if has_parent:
+            return
+        shares, n_unknown, is_unlike = [], 0, False  # how far the set is from training, by its words
+        for side, name in enumerate(SIDES):
+            new, texts, all_words = self._new_characters[side], self._texts[side], self._words[side]
+            if counts := Counter(char for text in texts for char in text if char in new):
                 most = " ".join(f"{char} (U+{ord(char):04X})" for char, _ in counts.most_common(8))
-                holders = (pair for pair, text in zip(self.pairs, texts, strict=True) if not unknown.isdisjoint(text))
+                holders = (pair for pair, text in zip(self.pairs, texts, strict=True) if not new.isdisjoint(text))
                 total, share = counts.total(), counts.total() / sum(map(len, texts))
-                yield Finding.of(Kind.UNKNOWN_CHARACTERS, total, share, holders, self.name, side=side, most=most)
-
-    def _unknown_words(self, finder: FaultFinder) -> Iterator[Finding]:
-        """How far the set is from training: which share of its running words training never shows."""
-        shares, n_unknown, is_unlike = [], 0, False
-        for side, all_words in enumerate(self._words):
+                yield Finding.of(Kind.UNKNOWN_CHARACTERS, total, share, holders, self.name, side=name, most=most)
             unknown = Counter(word for word in all_words if word in self._new_words[side])
             share, expected = unknown.total() / max(1, len(all_words)), finder.new_words(side)
             is_unlike |= share > max(1.5 * expected, expected + 0.05)
             n_unknown += unknown.total()
-            most = "".join(f", {word}" for word, _ in unknown.most_common(3))
-            shares.append(f"{share:.0%} of its {SIDES[side]} words never occur there (usual: {expected:.0%}){most}")
+            often = "".join(f", {word}" for word, _ in unknown.most_common(3))
+            shares.append(f"{share:.0%} of its {name} words never occur there (usual: {expected:.0%}){often}")
         if n_unknown:
-            total, like = sum(map(len, self._words)), "unlike" if is_unlike else "like"
+            details = {"like": "unlike" if is_unlike else "like", "shares": "; ".join(shares)}
             severity: Severity | None = "warning" if is_unlike else None
-            details = {"like": like, "shares": "; ".join(shares)}
-            yield Finding.of(Kind.UNKNOWN_WORDS, n_unknown, n_unknown / total, (), self.name, severity, **details)
+            share = n_unknown / sum(map(len, self._words))
+            yield Finding.of(Kind.UNKNOWN_WORDS, n_unknown, share, (), self.name, severity, **details)
 
 
 def spelling_findings(train: CharacterCounts, spellings: Spellings, choice: Literal["dev", "own"]) -> Iterator[Finding]:

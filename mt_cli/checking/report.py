@@ -192,18 +192,10 @@ class Report:
 
     def as_json(self) -> str:
         names = [[name] if len(self.text.corpora) > 1 else [] for name in self.text.corpus_names]
-        report = {
-            "name": self.text.name,
-            "notes": self.notes,
-            "n_pairs": self.n_pairs,
-            "n_distinct": self.n_distinct,
-            "src": asdict(self.sides[0]),
-            "tgt": asdict(self.sides[1]),
-            "findings": [asdict(finding) for finding in self.findings],
-            "gaps": self.gaps,
-            "dropped": [[line, kind, *names[corpus]] for (corpus, line), kind in self.dropped.items()],
-            "is_fatal": self.is_fatal,
-        }
+        report = {name: getattr(self, name) for name in ("notes", "n_pairs", "n_distinct", "gaps", "is_fatal")}
+        report |= {"name": self.text.name, "src": asdict(self.sides[0]), "tgt": asdict(self.sides[1])}
+        report["findings"] = [asdict(finding) for finding in self.findings]
+        report["dropped"] = [[line, kind, *names[corpus]] for (corpus, line), kind in self.dropped.items()]
         return json.dumps(report, ensure_ascii=False, indent=1)
 
     def write_dropped(self, path: Path) -> None:

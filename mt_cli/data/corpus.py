@@ -298,27 +298,25 @@ class TrainingText:
         self._names = self.corpus_names + (data.words.files[:1] if data.words is not None else [])  # of places
         self.unit = "unit" if is_memory(firsts[0]) and not firsts[0].endswith((".po", ".po.gz")) else "line"
 
-        def text_set(name: str, label: str, files: list[str], columns: str | None, **more: Any) -> TextSet:
-            return TextSet(name, label, files, data.columns_of(files, columns), data.on_bad_line, **more)
+        def text_set(name: str, label: str, files: list[str], columns: str | None, key: str, **more: Any) -> TextSet:
+            if len(files) == 1 and is_memory(files[0]):  # what names source and target in it is their languages
+                columns = f"{data.src_lang},{data.tgt_lang}"
+            return TextSet(name, label, files, columns, data.on_bad_line, key=key, **more)
 
-        self.sets, columns = list[TextSet](), data.columns
+        self.sets, several = list[TextSet](), len(corpora) > 1
         for i, (one, own) in enumerate(zip(corpora, self.corpus_names, strict=True)):
-            number, key, called = (f"-{i + 1}", f".{i}", f" {own}") if len(corpora) > 1 else ("", "", "")
-            how: dict[str, Any] = {"dedup": data.dedup, "corpus": i, "rewrite": one.rewrite, "key": f"train{key}"}
-            self.sets.append(text_set(f"train{number}", f"train{suffix}{called}", one.files, columns, **how))
+            number, called, key = (f"-{i + 1}", f" {own}", f"train.{i}") if several else ("", "", "train")
+            how = {"dedup": data.dedup, "corpus": i, "rewrite": one.rewrite}
+            self.sets.append(text_set(f"train{number}", f"train{suffix}{called}", one.files, data.columns, key, **how))
         named = {"dev": (data.dev, "dev")} if data.dev else {}
         named |= {name: (files, f"test.{name}") for name, files in data.test.items()}
-        self.named = [
-            text_set(name, f"{name}{suffix}", files, columns, key=key) for name, (files, key) in named.items()
-        ]
-        self.words, words = None, data.words
-        if words is not None:
-            how = {"dedup": True, "corpus": len(corpora), "key": "words.files"}
-            self.words = text_set("words", "words", words.files, words.columns, **how)
-
-    @property
-    def all_sets(self) -> list[TextSet]:
-        return [*self.sets, *self.named, *([self.words] if self.words is not None else [])]
+        self.named = [text_set(name, name + suffix, files, data.columns, key) for name, (files, key) in named.items()]
+        self.words = None
+        if (words := data.words) is not None:
+            how = {"dedup": True, "corpus": len(corpora)}
+            self.words = text_set("words", "words", words.files, words.columns, "words.files", **how)
+        self.trained = [*self.sets, *([self.words] if self.words is not None else [])]
+        self.all_sets = [*self.trained, *self.named]
 
     def format_place(self, place: Place) -> str:
         """`line 12`, `unit 12` of a memory, or where there are several corpora or a list of words `web.tsv:12`."""

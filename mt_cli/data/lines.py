@@ -30,25 +30,20 @@ class NotUtf8Error(DataError):
 
 
 def decode_line(raw: bytes, number: int, name: str) -> str:
-    """The text of line `number`. Raises NotUtf8Error, and DataError if the first line shows that this is no text."""
+    """The text of line `number`. Raises NotUtf8Error, and DataError if the first line is UTF-16 or packed."""
     if number == 1:
-        refuse_other_formats(raw, name)
+        if _UTF_16.match(raw):
+            raise DataError(f"{name}:1: UTF-16 text, expected UTF-8; save the file as UTF-8")
+        if found := _PACKED.match(raw):
+            as_table = "give it alone as a whole corpus, or save its sentences as text, one on each line"
+            remedy = as_table if name.lower().endswith((".xlsx", ".ods")) else "unpack it"
+            raise DataError(f"{name}:1: {found.lastgroup} file, expected text; {remedy}")
         raw = raw.removeprefix(b"\xef\xbb\xbf")  # a byte order mark, which would become part of the first word
     try:
         return raw.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
     except UnicodeDecodeError as error:
         where = f"{name}:{number}: invalid UTF-8 at byte {error.start + 1} (0x{raw[error.start]:02x})"
         raise NotUtf8Error(where) from None
-
-
-def refuse_other_formats(first: bytes, name: str) -> None:
-    """Raises DataError if the first line of a file is UTF-16 or packed."""
-    if _UTF_16.match(first):
-        raise DataError(f"{name}:1: UTF-16 text, expected UTF-8; save the file as UTF-8")
-    if found := _PACKED.match(first):
-        as_table = "give it alone as a whole corpus, or save its sentences as text, one on each line"
-        remedy = as_table if name.lower().endswith((".xlsx", ".ods")) else "unpack it"
-        raise DataError(f"{name}:1: {found.lastgroup} file, expected text; {remedy}")
 
 
 def raw_lines(path: Path) -> Iterator[bytes]:

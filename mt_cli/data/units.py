@@ -30,8 +30,6 @@ _PO_ENTRY = re.compile(
 )
 _PO_ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|(.))")
 _PO_CONTROLS = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
-
-
 PARSER_OPTIONS: dict[str, Any] = {"resolve_entities": False, "no_network": True, "load_dtd": False, "huge_tree": False}
 UNTRANSLATED = {"new", "needs-translation", "initial"}  # states of XLIFF whose target is at most a copy of the source
 _PAIRED = {"g", "pc"}

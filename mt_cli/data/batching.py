@@ -151,9 +151,8 @@ def _batches(
 
 
 def _by_length(src: Lengths, tgt: Lengths, tie_break: npt.NDArray[np.float64]) -> npt.NDArray[np.intp]:
-    """The order of the pairs: by target length, then by source length, which ascends for one target length and descends for
-    the next, so that a batch that spans two target lengths has little padding. A pair whose source is far longer than its
-    target would pad all sources of its batch: such pairs come last, by source length, the longest first."""
+    """The order of the pairs: by target length, then by source length, up for one target length and down for the next, so that a
+    batch of two lengths has little padding. Pairs with far longer sources, which would pad their batch, come last, the longest first."""
     is_apart = src - tgt > np.quantile(src - tgt, 1 - _SHARE_APART)
     first = np.where(is_apart, -src, tgt)
     second = np.where(is_apart, -tgt, np.where(tgt % 2, src, -src))

@@ -78,12 +78,9 @@ _N_TRIED = 500  # lines
 
 
 def other_writing(lines: Sequence[str], expected: Sequence[str]) -> dict[str, str]:
-    """What to write in place of characters of the lines, so that these look like the expected ones, if they are of one
-    language that is written in two ways (ü for +, qu for k); empty where nothing is gained.
-
-    What is usual here and not there is written as whatever makes the text the easiest to guess for who has read the
-    expected; if that is usual there and not here, it is another way of writing, else it is of other words.
-    """
+    """What to write in place of characters of the lines (ü for +, qu for k), if they are of one language that is written in two
+    ways. What is usual here alone is written as whatever makes the text the easiest to guess for who has read the expected; if that is
+    usual there alone, it is another way of writing, else it is of other words."""
     expected, text = [line.lower() for line in expected], [one.lower() for one in lines[:: -(-len(lines) // _N_TRIED)]]
     model, here, there = CharacterModel(expected), _shares(text, 1), _shares(expected, 1)
     pairs = _shares(text, 2)  # the most usual first

@@ -83,18 +83,14 @@ def split(
     format_place: FormatPlace = lambda place: f"line {place[1]}",
     read_others: ReadPairs = lambda: (),
 ) -> Split:
-    """A dev set, a test set if asked for, and what training leaves out because of them. `unfit`: places that are held out for
-    no set. `read_others`: pairs that training has as well, but that are not like what will be translated. Raises DataError
-    when the corpus is too small or repeats itself too much.
+    """A dev set, a test set if asked for, and what training leaves out because of them. `unfit`: held out for no set.
+    `read_others`: pairs that training has as well, unlike what will be translated. Raises DataError where too few are left.
 
     A set is a random sample of the distinct pairs whose sides have letters, differ, are no longer than 1,000 characters and
-    not much shorter than the mean. What equals or nearly equals one, on either side, is in no other set and left out of
-    training, but of near repetitions no more than 3% of all pairs.
-
-    Where neighbouring lines are more alike than distant ones, as in verses and news, a line is half known from the one before
-    it: runs of 10 to 25 lines are held out, and the line on either side is left out. Where that would cost more than a fifth
-    of the pairs or find too few, single lines are; where most pairs are nearly repeated, as in translation memories, whole
-    groups of these, at most a fifth of the pairs.
+    not much shorter than the mean. What (nearly) equals one, on either side, is in no other set and left out of training, but of near
+    repetitions no more than 3% of all pairs. Where neighbouring lines are more alike than distant ones, as in verses and news,
+    runs of 10 to 25 lines are held out, and the line on either side is left out; single lines where that would cost more than a
+    fifth of the pairs or find too few; whole groups, at most a fifth of the pairs, where most are nearly repeated.
     """
     names = ["dev", "test"][: 1 + with_test]
     survey = _survey(read_pairs(), seed)

@@ -84,9 +84,8 @@ def suffix_of(file: Path) -> str:
 
 
 def find_layout(file: Path, columns: str | None = None) -> TableLayout:
-    """How the table is written, judged by its first 1,000 rows. `columns` names source and target by their headers or numbers,
-    of a memory by their languages. Raises DataError for a file that is no table and where it is not clear which columns are
-    source and target, UsageError for `columns` that are missing."""
+    """How the table is written, by its first 1,000 rows. `columns` names source and target by header, number or (of a memory) language.
+    Raises DataError for what is no table or where the columns are not clear, UsageError for `columns` that are missing."""
     if is_memory(str(file)):
         languages, pair = languages_of_units(file, columns.split(",") if columns else None)
         return TableLayout(file, "", False, tuple(languages), pair, len(languages))
@@ -123,9 +122,8 @@ def find_layout(file: Path, columns: str | None = None) -> TableLayout:
 
 
 def read_rows(layout: TableLayout) -> Iterator[tuple[int, str, str]]:
-    """The line where each row begins, its source cell and its target cell; without the header and without empty rows. Bytes that
-    are not UTF-8 are lone surrogates in the cells (PEP 383). Raises DataError for a row without one of the columns, for a
-    delimiter too many, and for a quote that is not closed."""
+    """Line, source and target of each row that is not empty. Bytes that are not UTF-8 are lone surrogates (PEP 383). Raises
+    DataError for a row without one of the columns, for a delimiter too many, and for a quote that is not closed."""
     file, delimiter, n_columns = layout.file, layout.delimiter, layout.n_columns
     if is_memory(str(file)):
         for number, texts in read_units(file):

@@ -315,9 +315,8 @@ _SIZES = {1: 8, 5: 4}  # bytes of a value, by its wire type
 
 
 def with_our_symbols(model: bytes, kept: Container[str] | None, added: Iterable[str], kind: int) -> bytes:
-    """The model with our four symbols first, then those of its pieces that are `kept` (None: all), then those of `added`
-    that are missing, of type `kind`. It normalizes text and splits it as before, but for pieces that are not kept. Raises
-    CheckpointError for other bytes."""
+    """The model with our four symbols first, then those of its pieces that are `kept` (None: all), then the missing ones of `added`, of
+    type `kind`. It splits text as before, but for pieces that are not kept. Raises CheckpointError for other bytes."""
     old = processor_of(model)
     algorithm_of(model)  # refuses what no tokenizer of ours does
     fields = [(number, content) for number, content in _fields(model) if isinstance(content, bytes)]

@@ -71,8 +71,9 @@ async def file(asked: Asked) -> Response:
 
 async def metrics(asked: Asked) -> Response:
     service = asked.service
-    gauges = {"mt_waiting_characters": service.batcher.n_waiting, "mt_reloads": service.translators.n_reloads}
-    return PlainTextResponse(service.metrics.text(gauges), media_type="text/plain; version=0.0.4")
+    now = {"mt_waiting_characters": service.batcher.n_waiting, "mt_reloads": service.translators.n_reloads}
+    service.metrics.update(now)
+    return PlainTextResponse(service.metrics.text(), media_type="text/plain; version=0.0.4")
 
 
 PAGE = Api(

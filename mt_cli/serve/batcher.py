@@ -118,8 +118,8 @@ class Batcher:
                     job.answer.set_result([job.results[number] for number in range(len(job.lines))])
         seconds = time.monotonic() - began
         for name, amount in (("batches", 1), ("lines", sum(map(len, texts))), ("translation_seconds", seconds)):
-            self._metrics.add(f"mt_{name}_total", amount)
-        self._metrics.add("mt_characters_total", sum(len(line) for lines in texts for line in lines))
+            self._metrics[f"mt_{name}_total"] += amount
+        self._metrics["mt_characters_total"] += sum(len(line) for lines in texts for line in lines)
         await asyncio.sleep(min(0.02, _LINGER * seconds) if len(turns) > 1 else 0)
 
     def _work(self, task: Task, texts: Sequence[list[str]]) -> Sequence[list[Any] | Exception]:

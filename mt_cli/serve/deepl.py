@@ -38,7 +38,7 @@ async def translate(asked: Asked) -> Any:
         raise Refused(400, f"Value for '{'target_lang' if is_known else 'source_lang'}' not supported.")
     kept = [_keep(line, given.get("ignore_tags")) if markup else (line, []) for line in lines]
     found = await asked.translate(Task(pair, markup, glossary=entries), [line for line, _ in kept])
-    asked.service.metrics.add(_BILLED, sum(map(len, lines)))
+    asked.service.metrics[_BILLED] += sum(map(len, lines))
     texts = [own[0] for own in found]
     for n, (_, contents) in enumerate(kept):
         for number, content in enumerate(contents):

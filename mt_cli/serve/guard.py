@@ -6,6 +6,7 @@ import contextlib
 import hmac
 import ipaddress
 import os
+import re
 import secrets
 import time
 from collections import Counter, defaultdict
@@ -102,34 +103,26 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-class Metrics:
-    """Counters in the text format of Prometheus."""
+class Metrics(defaultdict[str, float]):
+    """Counters and sums by name and labels, in the text format of Prometheus."""
 
     def __init__(self) -> None:
-        self._values = defaultdict[tuple[str, str], float](float)
-
-    def add(self, family: str, amount: float = 1, sample: str = "") -> None:
-        """`sample`: what stands behind the family's name, where it has several samples."""
-        self._values[family, sample] += amount
-
-    def __getitem__(self, family: str) -> float:
-        return self._values[family, ""]
+        super().__init__(float)
 
     def add_request(self, path: str, status: int, seconds: float) -> None:
-        self.add("mt_requests_total", sample=f'{{path="{path}",status="{status}"}}')
+        self[f'mt_requests_total{{path="{path}",status="{status}"}}'] += 1
         for bound in _SECONDS:
-            self.add("mt_request_seconds", seconds <= float(bound), f'_bucket{{le="{bound}"}}')
-        self.add("mt_request_seconds", seconds, "_sum")
-        self.add("mt_request_seconds", sample="_count")
+            self[f'mt_request_seconds_bucket{{le="{bound}"}}'] += seconds <= float(bound)
+        self["mt_request_seconds_sum"] += seconds
+        self["mt_request_seconds_count"] += 1
 
-    def text(self, gauges: Mapping[str, float]) -> str:
-        """`gauges`: what is measured now."""
-        values = {**self._values, **{(name, ""): value for name, value in gauges.items()}}
-        lines = dict[str, list[str]]()
+    def text(self) -> str:
         with contextlib.suppress(OSError):  # of a system that does not say it
             n_pages = int(Path("/proc/self/statm").read_text().split()[1])
-            values["process_resident_memory_bytes", ""] = n_pages * os.sysconf("SC_PAGE_SIZE")
-        for (family, sample), value in values.items():
+            self["process_resident_memory_bytes"] = n_pages * os.sysconf("SC_PAGE_SIZE")
+        lines = dict[str, list[str]]()
+        for name, value in self.items():
+            family, sample, _ = re.split(r"((?:_(?:bucket|sum|count))?(?:\{.*)?)\Z", name, maxsplit=1)
             kind = "counter" if family.endswith("_total") else "histogram" if sample else "gauge"
-            lines.setdefault(family, [f"# TYPE {family} {kind}"]).append(f"{family}{sample} {value:.12g}")
+            lines.setdefault(family, [f"# TYPE {family} {kind}"]).append(f"{name} {value:.12g}")
         return "\n".join(line for own in lines.values() for line in own) + "\n"

@@ -19,7 +19,7 @@ _MAYBE_MANY_MARKS = re.compile(r"([^\w\x00-\u02ff]{31,})")
 def normalize(text: str, keep_no_break_spaces: bool = False) -> str:
     """In NFC, with one space (or the first no-break space, if kept) for any run of whitespace or control characters, none at the ends."""
     if keep_no_break_spaces and _NO_BREAK_SPACE.search(text):
-        text = SPACES.sub(_one_space, text).strip(f" {NO_BREAK_SPACES}")
+        text = SPACES.sub(lambda run: (_NO_BREAK_SPACE.search(run[0]) or " ")[0], text).strip(f" {NO_BREAK_SPACES}")
     else:
         text = SPACES.sub(" ", text).strip(" ")
     if not _MAYBE_MANY_MARKS.search(text):
@@ -27,11 +27,6 @@ def normalize(text: str, keep_no_break_spaces: bool = False) -> str:
     parts = _MAYBE_MANY_MARKS.split(text)  # every other part is such a run
     parts[::2] = [unicodedata.normalize("NFC", part) for part in parts[::2]]
     return "".join(parts)
-
-
-def _one_space(run: re.Match[str]) -> str:
-    found = _NO_BREAK_SPACE.search(run[0])
-    return found[0] if found else " "
 
 
 def edge_spaces(line: str) -> tuple[str, str]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -15,10 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
-import pytest
-
 CHROMIUM, FIREFOX = shutil.which("chromium"), shutil.which("firefox")
-needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on PATH")
 OPTIONS = "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking --remote-debugging-pipe"
 
 
@@ -37,18 +35,14 @@ class Page(Protocol):
         """Until an expression is true."""
         end = time.monotonic() + seconds
         while not self.value(f"Boolean({script})"):
-            assert time.monotonic() < end, (
-                f"{script} is not true after {seconds} s: {self.value('document.body.innerText')}"
-            )
+            assert time.monotonic() < end, f"{script} is not true: {self.value('document.body.innerText')}"
             time.sleep(0.02)
 
     def place(self, selector: str) -> tuple[float, float]:
         """The middle of the first element of that kind."""
         found = f"document.querySelector({json.dumps(selector)})"
-        x, y = self.value(
-            f"{found}.scrollIntoView({{block: 'center'}}), (({{left, top, width, height}}) => [left + width / 2, top + height / 2])({found}.getBoundingClientRect())"
-        )
-        return x, y
+        box = self.value(f"{found}.scrollIntoView({{block: 'center'}}), {found}.getBoundingClientRect().toJSON()")
+        return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
 
     def downloaded(self, name: str) -> str:
         """The text of a file that the page saves, as soon as it is there and not empty."""
@@ -104,6 +98,20 @@ class Browser(Page):
         self.call("Page.navigate", url=address)
         self.wait("document.readyState === 'complete'")
 
+    def html(self) -> str:
+        """The page as its script left it, without its data."""
+        return re.sub(r'id="data">.*?</script>', "", self.value("document.documentElement.outerHTML"), flags=re.DOTALL)
+
+    def show(self, file: Path) -> str:
+        """The page of a file on a phone, which complains about nothing."""
+        self.resize(390, 800)
+        for address in ("about:blank", file.absolute().as_uri()):
+            self.complaints.clear()
+            self.open(address)
+        text = self.html()
+        assert self.complaints == []
+        return text
+
     def value(self, script: str) -> Any:
         answer = self.call("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
         assert "exceptionDetails" not in answer, f"{script}: {answer['exceptionDetails']}"
@@ -136,9 +144,8 @@ class Browser(Page):
         self.call("Input.dispatchKeyEvent", type="keyDown", commands=["paste"])
 
     def resize(self, width: int, height: int) -> None:
-        self.call(
-            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 500
-        )
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}
+        self.call("Emulation.setDeviceMetricsOverride", **size)
 
     def picture(self, file: Path) -> None:
         file.write_bytes(base64.b64decode(self.call("Page.captureScreenshot")["data"]))
@@ -148,12 +155,10 @@ class Browser(Page):
 def browser(folder: Path) -> Iterator[Browser]:
     """A browser of its own; `folder` is for its profile."""
     (reads, its_output), (its_input, writes) = os.pipe(), os.pipe()
-    command = [str(CHROMIUM), *OPTIONS.split(), f"--user-data-dir={folder / 'profile'}"]
     script = f'exec "$@" 3<&{its_input} 4>&{its_output}'  # the numbers that Chromium expects
+    command = ["bash", "-c", script, "bash", str(CHROMIUM), *OPTIONS.split(), f"--user-data-dir={folder / 'profile'}"]
     with (folder / "chromium.log").open("wb") as log:
-        process = subprocess.Popen(
-            ["bash", "-c", script, "bash", *command], pass_fds=(its_input, its_output), stdout=log, stderr=log
-        )
+        process = subprocess.Popen(command, pass_fds=(its_input, its_output), stdout=log, stderr=log)
     os.close(its_input)
     os.close(its_output)
     try:
@@ -169,21 +174,17 @@ class Firefox(Page):
     """It says nothing of requests but those that have ended."""
 
     def __init__(self, connection: socket.socket, downloads: Path):
-        self._connection, self._n_calls, self._n_heard = connection, 0, 0
+        self._connection, self._stream, self._n_calls, self._n_heard = connection, connection.makefile("rb"), 0, 0
         self.complaints, self.downloads = list[str](), downloads
         self._message()  # its name
         self.call("WebDriver:NewSession")
 
     def _message(self) -> Any:
         """The next one: its length in bytes, a colon, JSON."""
-        stream = self._connection.makefile("rb", buffering=0)
         size = b""
         while not size.endswith(b":"):
-            size += stream.read(1) or b""
-        content = b""
-        while len(content) < int(size[:-1]):
-            content += stream.read(int(size[:-1]) - len(content)) or b""
-        return json.loads(content)
+            size += self._stream.read(1)
+        return json.loads(self._stream.read(int(size[:-1])))
 
     def call(self, method: str, **parameters: Any) -> Any:
         """The result of a command."""
@@ -262,12 +263,8 @@ def firefox(folder: Path) -> Iterator[Firefox]:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     (folder / "profile").mkdir()
-    settings = {
-        "marionette.port": port,
-        "browser.download.dir": str(folder / "downloads"),
-        "browser.download.folderList": 2,
-        "browser.download.useDownloadDir": True,
-    }
+    settings = {"dir": str(folder / "downloads"), "folderList": 2, "useDownloadDir": True}
+    settings = {"marionette.port": port, **{f"browser.download.{key}": value for key, value in settings.items()}}
     lines = [f"user_pref({json.dumps(name)}, {json.dumps(value)});\n" for name, value in settings.items()]
     (folder / "profile" / "user.js").write_text("".join(lines), "utf-8")
     command = [str(FIREFOX), "--headless", "--marionette", "--remote-allow-system-access", "--no-remote", "--profile"]

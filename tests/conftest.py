@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
+from browser import CHROMIUM, Browser, browser
 from filelock import FileLock
 from hypothesis import HealthCheck, settings
 from nursery import ADDRESS, Nursery, nursery_in, start_server, wait_for_no_disk
@@ -153,6 +154,14 @@ def batch_of() -> Callable[[Sequence[tuple[Sequence[int], Sequence[int]]]], Tiny
 def batch(batch_of: Callable[..., TinyBatch]) -> TinyBatch:
     """Three pairs of different lengths: two of three sentences are padded on each side."""
     return batch_of([([4, 5, 6, 7], [8, 9]), ([10, 4], [5, 6, 7, 8, 9]), ([9], [])])
+
+
+@pytest.fixture(scope="session")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    if CHROMIUM is None:
+        pytest.skip("no chromium on PATH")
+    with browser(tmp_path_factory.mktemp("chromium")) as one:
+        yield one
 
 
 @pytest.fixture

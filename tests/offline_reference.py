@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mt_cli.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
-
 Rows = npt.NDArray[np.float64]
 LN2, TERMS = 0.6931471805599453, 9
 
@@ -116,8 +114,8 @@ class Reference:
 
         def cross_attention(y: Rows, own: dict[str, Any]) -> Rows:
             keys, values = np.split(self.linear(memory, own["w_kv"]), sizes[:1], 1)
-            is_rotary = self.config["positions"] == "rotary_cross"
-            return self.linear(self.attend(self.linear(y, own["w_q"]), keys, values, False, is_rotary), own["w_o"])
+            is_rotary, queries = self.config["positions"] == "rotary_cross", self.linear(y, own["w_q"])
+            return self.linear(self.attend(queries, keys, values, False, is_rotary), own["w_o"])
 
         def feed_forward(y: Rows, own: dict[str, Any]) -> Rows:
             return self.linear(ACTIVATIONS[self.config["activation"]](self.linear(y, own["w_1"])), own["w_2"])
@@ -138,14 +136,3 @@ class Reference:
         for layer in self.network["decoder"]:
             x = self.layer(x, layer, memory)
         return self.linear(self.norm(x, self.network["decoder_norm"]), self.network["projection"])
-
-    def greedy(self, src_ids: list[int], max_length: int) -> list[int]:
-        """Each step computes all target tokens anew."""
-        ids = list[int]()
-        while len(ids) < max_length:
-            logits = self.logits([*src_ids, EOS_ID], [BOS_ID, *ids])[-1]
-            logits[[PAD_ID, UNK_ID, BOS_ID]] = -np.inf
-            if (token := int(logits.argmax())) == EOS_ID:
-                break
-            ids.append(token)
-        return ids

@@ -1,18 +1,13 @@
 """`mt explain`: greedy search step by step, what was attended to, and the page that shows it."""
 
-from __future__ import annotations
-
 import html
 import json
 import re
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from browser import CHROMIUM, needs_chromium
 
 from mt_cli.cli.explain import attend
 from mt_cli.config import Config
@@ -30,7 +25,6 @@ from mt_cli.explain.doubts import align, explain_lines
 from mt_cli.explain.page import AttentionPage, safe_json
 from mt_cli.run.checkpoint import build_model
 
-Mt = Callable[..., Any]
 LINES = ["I have a cat", "two cats and a dog", "我有一只猫", "他有两只狗和一只猫。"]
 LONG = "the cat sees the dog " * 9
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=\"document.title='taken'\"> & $x$ {{ data }}"
@@ -38,24 +32,18 @@ N_LAYERS, N_HEADS = 2, 3
 
 
 @pytest.fixture(scope="module")
-def translator() -> Translator:
+def translator():
     """One of random weights, which reads eight tokens at once."""
     torch.manual_seed(3)
     tokenizer = train_tokenizer([lambda: iter(LINES * 5)], "unigram", 320)
     data = {"src_lang": "zh_CN", "tgt_lang": "en", "train": "t.tsv", "dev": "d.tsv", "max_length": 8}
-    sizes = {
-        "d_model": 24,
-        "ffn_dim": 32,
-        "n_heads": N_HEADS,
-        "n_encoder_layers": N_LAYERS,
-        "n_decoder_layers": N_LAYERS,
-    }
+    sizes = {"d_model": 24, "ffn_dim": 32, "n_heads": N_HEADS, "n_encoder_layers": N_LAYERS, "n_decoder_layers": N_LAYERS}  # fmt: skip
     config = Config.model_validate({"data": data, "model": sizes})
     return Translator([build_model(config, tokenizer)], tokenizer, config)
 
 
 @pytest.fixture
-def trained(trained_run: Path) -> Translator:
+def trained(trained_run):
     return Translator.load(trained_run, device="cpu")
 
 
@@ -66,31 +54,23 @@ def forced(translator: Translator, src: str, tgt: str) -> AttentionMaps:
     return attention_maps(translator, Part(source, [Hypothesis(tgt_ids, 0.0)]))
 
 
-# Greedy search -------------------------------------------------------------------------------------------------------
-
-
-def test_the_chosen_tokens_are_those_of_greedy_search_each_given_the_one_before(trained):
+def test_tokens_are_those_of_greedy_search_and_probabilities_those_of_the_whole_prefix(trained):
     for line in ("red cat", "the dog sees the house", "qux"):
         src_ids = trained.tokenizer.encode_src(line)
-        limit = trained.max_length(len(src_ids), trained.config.decoding)
-        [expected] = greedy_search(trained.search_model, *source_batch([src_ids]), [limit])
+        limit, source = trained.max_length(len(src_ids), trained.config.decoding), source_batch([src_ids])
+        [expected] = greedy_search(trained.search_model, *source, [limit])
         steps = trace_steps(trained, src_ids)
         assert [step.chosen_id for step in steps] == [*expected.ids, EOS_ID][:limit]
         assert [step.given for step in steps] == ["<s>", *(step.chosen for step in steps[:-1])]
-
-
-def test_probabilities_are_those_of_the_whole_prefix_at_once(trained):
-    src_ids = trained.tokenizer.encode_src("the dog sees the house")
-    steps = trace_steps(trained, src_ids)
-    fed = torch.tensor([[BOS_ID, *(step.chosen_id for step in steps[:-1])]])
-    with torch.no_grad():
-        hidden = trained.model(*source_batch([src_ids]), fed, padding_mask(fed) & subsequent_mask(fed.size(1)))
-        logits = trained.model.project(hidden)[0]
-    logits[:, [PAD_ID, UNK_ID, BOS_ID]] = -torch.inf  # never part of a translation
-    for step, row in zip(steps, logits.softmax(-1), strict=True):
-        found = torch.tensor([probability for _, probability in step.likely])
-        torch.testing.assert_close(found, row.topk(5).values, atol=1e-5, rtol=0)
-        assert step.likely[0][0] == step.chosen == trained.tokenizer.tgt_pieces([step.chosen_id])[0]
+        fed = torch.tensor([[BOS_ID, *(step.chosen_id for step in steps[:-1])]])
+        with torch.no_grad():
+            hidden = trained.model(*source, fed, padding_mask(fed) & subsequent_mask(fed.size(1)))
+            logits = trained.model.project(hidden)[0]
+        logits[:, [PAD_ID, UNK_ID, BOS_ID]] = -torch.inf  # never part of a translation
+        for step, row in zip(steps, logits.softmax(-1), strict=True):
+            found = torch.tensor([probability for _, probability in step.likely])
+            torch.testing.assert_close(found, row.topk(5).values, atol=1e-5, rtol=0)
+            assert step.likely[0][0] == step.chosen == trained.tokenizer.tgt_pieces([step.chosen_id])[0]
 
 
 def test_each_part_is_a_line_of_source_and_a_line_in_columns_for_each_step(trained, monkeypatch):
@@ -112,12 +92,8 @@ def test_each_part_is_a_line_of_source_and_a_line_in_columns_for_each_step(train
 
 def test_the_command_shows_a_line_for_each_token(mt, trained_run):
     answer = mt("explain", trained_run, stdin=b"red cat\n")
-    assert answer.code == 0 and answer.lines[0].startswith("source: ")
     chosen = [line.rpartition("chosen: ")[2] for line in answer.lines[1:]]
-    assert chosen[-1] == "</s>" and "".join(chosen[:-1]).replace("▁", " ").strip() == "rot Katze"
-
-
-# Attention -----------------------------------------------------------------------------------------------------------
+    assert answer.code == 0 and answer.lines[0].startswith("source: ") and chosen == ["▁rot", "▁Katze", "</s>"]
 
 
 @pytest.mark.parametrize("options", [{}, {"beam_size": 4}, {"max_length_ratio": 0.01, "min_length": 30}])
@@ -136,17 +112,14 @@ def test_the_weights_are_those_of_the_best_translation_and_each_row_sums_to_one(
     assert ("min_length" not in options) or ("</s>" not in maps.tgt_pieces and len(maps.alignment) == n_tgt == 10)
 
 
-def test_a_span_is_shown_by_its_number(translator):
-    maps = forced(translator, f"a {SYMBOLS[0]}", f"b {SYMBOLS[1]}")
-    assert maps.source == "a ①" and maps.translation == "b ②"
-
-
 def test_both_sides_end_with_the_end_symbol_which_is_never_aligned(translator):
     maps = forced(translator, LINES[3], LINES[1])
     assert maps.src_pieces[-1] == maps.tgt_pieces[-1] == "</s>" and maps.tgt_inputs == ["<s>", *maps.tgt_pieces[:-1]]
     best = maps.cross.sum((0, 1))[:-1, :-1].argmax(-1).tolist()
     assert maps.alignment == [(src, tgt) for tgt, src in enumerate(best)]
     assert forced(translator, LINES[0], "").alignment == []
+    spans = forced(translator, f"a {SYMBOLS[0]}", f"b {SYMBOLS[1]}")
+    assert spans.source == "a ①" and spans.translation == "b ②"
 
 
 def test_attention_in_a_batch_is_that_of_each_part_alone(translator):
@@ -159,9 +132,6 @@ def test_attention_in_a_batch_is_that_of_each_part_alone(translator):
             assert align(own, part.hypotheses[0].ids_with_end) == maps.alignment
 
 
-# The page ------------------------------------------------------------------------------------------------------------
-
-
 def write_page(file: Path, *all_maps: AttentionMaps) -> str:
     page = AttentionPage(file)
     for maps in all_maps:
@@ -172,20 +142,7 @@ def write_page(file: Path, *all_maps: AttentionMaps) -> str:
 
 def embedded(page: Path) -> Any:
     """The data of a page."""
-    found = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page.read_text("utf-8"), re.DOTALL)
-    return json.loads(found[0])
-
-
-def browse(page: Path) -> tuple[str, list[str]]:
-    """The page as headless Chromium has it after its script ran, without its data, and what its console says."""
-    options = (
-        "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking --enable-logging=stderr"
-    )
-    command = [str(CHROMIUM), *options.split(), f"--user-data-dir={page.absolute().parent / 'profile'}"]
-    command += ["--window-size=390,800", "--virtual-time-budget=5000", "--dump-dom", page.absolute().as_uri()]
-    answer = subprocess.run(command, capture_output=True, check=True, timeout=120)
-    console = [line for line in answer.stderr.decode("utf-8", "replace").splitlines() if "CONSOLE" in line]
-    return re.sub(r'id="data">.*?</script>', "", answer.stdout.decode("utf-8"), flags=re.DOTALL), console
+    return json.loads(re.findall(r'json" id="data">(.*?)</script>', page.read_text("utf-8"), re.DOTALL)[0])
 
 
 def test_the_page_holds_texts_to_read_and_weights_in_thousandths(translator, tmp_path):
@@ -209,14 +166,13 @@ def test_hostile_text_stays_text_in_the_page(translator, tmp_path):
     assert not set(text) & set("<>&\u2028\u2029") and json.loads(text) == [value]
 
 
-@needs_chromium
-def test_a_browser_draws_the_pieces_and_runs_nothing_of_the_text(translator, tmp_path):
+def test_a_browser_draws_the_pieces_and_runs_nothing_of_the_text(translator, tmp_path, chromium):
     maps = [forced(translator, LINES[3], LINES[1]), forced(translator, HOSTILE, HOSTILE)]
     write_page(tmp_path / "a.html", *maps)
-    drawn, console = browse(tmp_path / "a.html")
+    drawn = chromium.show(tmp_path / "a.html")
     for piece in maps[0].src_pieces + maps[0].tgt_pieces:
         assert f"<th>{html.escape(piece, quote=False)}</th>" in drawn
-    assert console == [] and drawn.count("<table") == 3 * N_LAYERS, "only the first sentence is open"
+    assert drawn.count("<table") == 3 * N_LAYERS, "only the first sentence is open"
     assert "<title>Attention</title>" in drawn and "<img" not in drawn and drawn.count("<script") == 2
 
 

@@ -1,7 +1,5 @@
 """Exported models say what the run says: loaded by the engines themselves, same scores, same translations."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -12,17 +10,21 @@ from typing import Any
 
 import pytest
 import torch
+from tiny_trainer import random_translator
 
-from mt_cli.config import Config
 from mt_cli.data.batching import pad, source_batch
-from mt_cli.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer, train_tokenizer, with_tags
+from mt_cli.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, train_tokenizer, with_tags
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import UsageError
 from mt_cli.export.engine import CTranslate2Translator, avoid_saturated_int8, write_argos, write_ctranslate2
 from mt_cli.export.marian import write_marian
-from mt_cli.run.checkpoint import build_model
+
+ctranslate2 = pytest.importorskip("ctranslate2")
+transformers = pytest.importorskip("transformers")  # with safetensors
+with_warnings = pytest.mark.filterwarnings("ignore")
 
 SENTENCES = ["the red cat sees a house", "a tree", "die rote Katze 我 sieht", "cats, dogs & trees!"]
+AVERAGE = {"length_normalization": "average"}
 FLOAT32 = 1e-4  # of log-probabilities; the issue of kernels that sum in another order
 
 VARIANTS: dict[str, dict[str, Any]] = {  # each value that changes what is written, with either norm
@@ -43,29 +45,14 @@ CTRANSLATE2_ALONE: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture(scope="module")
-def tokenizers() -> dict[bool, Tokenizer]:
+def tokenizers():
     text = SENTENCES * 3
     sides = [lambda: iter(text)], [lambda: iter(text), lambda: iter(text[::-1])]
     return {len(side) == 1: train_tokenizer(list(side), "bpe", 330) for side in sides}
 
 
-def random_translator(tokenizers: dict[bool, Tokenizer], joint: bool = True, **switches: Any) -> Translator:
-    torch.manual_seed(0)
-    model_keys = {"d_model": 16, "ffn_dim": 24, "n_heads": 2, "n_encoder_layers": 2, "n_decoder_layers": 1}
-    config = Config.model_validate(
-        {
-            "data": {"src_lang": "en", "tgt_lang": "de", "train": ["a", "b"], "dev": ["c", "d"], "max_length": 60},
-            "tokenizer": {"joint": joint},
-            "model": {**model_keys, "max_positions": 128, **switches},
-            "decoding": {"max_length_ratio": 0.1},  # and 10 more: random models never end
-        }
-    )
-    tokenizer = tokenizers[joint]
-    model = build_model(config, tokenizer)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.3)
-    return Translator([model], tokenizer, config)
+def is_joint(switches: dict[str, Any]) -> bool:
+    return switches.get("tie_embeddings", "all") == "all"
 
 
 def forced(translator: Translator) -> tuple[list[list[int]], list[list[int]], list[list[float]]]:
@@ -77,13 +64,11 @@ def forced(translator: Translator) -> tuple[list[list[int]], list[list[int]], li
 
 @pytest.mark.parametrize("variant", [*VARIANTS, *CTRANSLATE2_ALONE])
 def test_ctranslate2_gives_the_same_scores_and_translations(variant, tokenizers, tmp_path):
-    ctranslate2 = pytest.importorskip("ctranslate2")
     switches = {**VARIANTS, **CTRANSLATE2_ALONE}[variant]
-    translator = random_translator(tokenizers, switches.get("tie_embeddings", "all") == "all", **switches)
+    translator = random_translator(tokenizers[is_joint(switches)], **switches)
     write_ctranslate2(translator, tmp_path)
-    engine = ctranslate2.Translator(str(tmp_path), device="cpu", intra_threads=1)
+    engine, tokenizer = ctranslate2.Translator(str(tmp_path), device="cpu", intra_threads=1), translator.tokenizer
     sources, targets, expected = forced(translator)
-    tokenizer = translator.tokenizer
     src_pieces = [tokenizer.src_pieces(ids) for ids in sources]
     found = engine.score_batch(src_pieces, [tokenizer.tgt_pieces(ids) for ids in targets])
     for result, row in zip(found, expected, strict=True):
@@ -97,14 +82,11 @@ def test_ctranslate2_gives_the_same_scores_and_translations(variant, tokenizers,
 
 @pytest.mark.parametrize("quantization, tolerance", [("float32", FLOAT32), ("bfloat16", 0.1), ("int8", 0.2)])
 def test_an_exported_run_scores_and_translates_as_the_run(quantization, tolerance, trained_run, tmp_path, mt):
-    ctranslate2 = pytest.importorskip("ctranslate2")
     answer = mt("export", trained_run, tmp_path / "ct2", "--to", "ctranslate2", "--quantization", quantization)
     assert (answer.code, answer.said) == (0, [f"ctranslate2 model in {tmp_path / 'ct2'}"])
-    translator = Translator.load(trained_run)
+    translator, lines = Translator.load(trained_run), ["the red cat", "dog", "house sees the tree"]
     engine = ctranslate2.Translator(str(tmp_path / "ct2"), device="cpu", intra_threads=1)
-    lines = ["the red cat", "dog", "house sees the tree"]
-    ours = translator.translations(lines, beam_size=3, length_normalization="average")
-    tokenizer = translator.tokenizer
+    ours, tokenizer = translator.translations(lines, beam_size=3, **AVERAGE), translator.tokenizer
     sources = [list(translator.split(line).parts[0].ids) for line in lines]
     targets = [one.parts[0].hypotheses[0].ids for one in ours]
     src_pieces = [tokenizer.src_pieces(ids) for ids in sources]
@@ -121,23 +103,19 @@ def test_an_exported_run_scores_and_translates_as_the_run(quantization, toleranc
     assert again.code == 2 and "exists already" in again.said[0]
 
 
-# mt translate --engine -------------------------------------------------------------------------------------------------
-
 LINES = b"  the red cat\n\ndog\t\nhouse sees the tree\nthe dog\n" + b"cat dog tree " * 40 + b"\nred\n"
-AVERAGE = ("--length-normalization", "average")
+BY_AVERAGE = ("--length-normalization", "average")
 
 
 @pytest.mark.parametrize(
     "options",
     [
         ("--json",),
-        ("--n-best", 3, *AVERAGE, "--length-penalty", 0.5),
-        ("--beam-size", 4, *AVERAGE, "--length-penalty", 2),
+        ("--n-best", 3, *BY_AVERAGE, "--length-penalty", 0.5),
+        ("--beam-size", 4, *BY_AVERAGE, "--length-penalty", 2),
     ],
-    ids=["greedy", "beam", "long"],
 )
 def test_the_engine_prints_what_our_own_search_prints(options, trained_run, mt):
-    pytest.importorskip("ctranslate2")
     number, texts, scores = re.compile(r"-?\d+\.\d+"), [], []
     for engine in ("mt", "ctranslate2"):
         answer = mt("translate", trained_run, *options, "--engine", engine, stdin=LINES)
@@ -149,15 +127,13 @@ def test_the_engine_prints_what_our_own_search_prints(options, trained_run, mt):
 
 
 def test_the_engine_translates_in_8_bits(trained_run, mt):
-    pytest.importorskip("ctranslate2")
-    answers = [
-        mt("translate", trained_run, "--n-best", 1, "--beam-size", 1, "--engine", engine, stdin=b"the cat\nthe dog\n")
-        for engine in ("ctranslate2", "ctranslate2-int8")
-    ]
-    whole, in_8_bits = ([line.rpartition(" ||| ") for line in answer.lines] for answer in answers)
-    assert [text for text, _, _ in in_8_bits] == [text for text, _, _ in whole] == ["0 ||| die Katze", "1 ||| die Hund"]
-    for (_, _, found), (_, _, expected) in zip(in_8_bits, whole, strict=True):
-        assert found != expected and float(found) == pytest.approx(float(expected), abs=0.2)
+    def rows(engine: str) -> list[tuple[str, ...]]:
+        answer = mt("translate", trained_run, "--n-best", 1, "--engine", engine, stdin=b"the cat\nthe dog\n")
+        return [line.rpartition(" ||| ") for line in answer.lines]
+
+    for whole, in_8_bits, text in zip(rows("ctranslate2"), rows("ctranslate2-int8"), ("Katze", "Hund"), strict=True):
+        assert in_8_bits[0] == whole[0] and whole[0].endswith(f" die {text}")
+        assert in_8_bits[2] != whole[2] and float(in_8_bits[2]) == pytest.approx(float(whole[2]), abs=0.2)
 
 
 @pytest.mark.parametrize(
@@ -178,12 +154,11 @@ def test_mkl_multiplies_8_bit_numbers_where_vnni_is_missing(machine, has_vnni, l
 
 
 def test_the_engine_stops_each_sentence_at_its_own_limit_and_leaves_no_export_behind(tokenizers, tmp_path, monkeypatch):
-    pytest.importorskip("ctranslate2")
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    ours = random_translator(tokenizers)  # which never ends a sentence itself
+    ours = random_translator(tokenizers[True])  # which never ends a sentence itself
     engine = CTranslate2Translator(ours.models, ours.tokenizer, ours.config)
     for beam_size in (1, 3):
-        search = {"max_length_ratio": 1.0, "beam_size": beam_size, "length_normalization": "average"}
+        search = {"max_length_ratio": 1.0, "beam_size": beam_size, **AVERAGE}
         expected, found = (one.translations(SENTENCES, **search) for one in (ours, engine))
         assert len({len(one.parts[0].hypotheses[0].ids) for one in expected}) > 2
         assert [one.texts for one in found] == [one.texts for one in expected]
@@ -195,26 +170,23 @@ def test_the_engine_stops_each_sentence_at_its_own_limit_and_leaves_no_export_be
     [
         (["--sample", "--temperature", 2, "--min-length", 3], ["decoding.sample=false", "decoding.min_length=0"]),
         (["--beam-size", 2], ["decoding.length_normalization=average;"]),
-        (["--beam-size", 2, *AVERAGE, "--length-penalty", 0], ["decoding.length_penalty=1.0;"]),
+        (["--beam-size", 2, *BY_AVERAGE, "--length-penalty", 0], ["decoding.length_penalty=1.0;"]),
         (["--no-repeat-ngram", 2], ["decoding.no_repeat_ngram=0;"]),
         (["--prefix", "cat"], ["--prefix: --engine ctranslate2 takes none"]),
         (["--checkpoint", "best", "--checkpoint", "last"], ["one model"]),
     ],
-    ids=lambda value: str(value[0]),
 )
 def test_what_the_engine_cannot_do_is_refused(options, reasons, trained_run, mt):
-    pytest.importorskip("ctranslate2")
     answer = mt("translate", trained_run, "--engine", "ctranslate2", *options, stdin=b"the cat\n")
     assert answer.code == 2 and answer.lines == []
     [line] = answer.said
     assert all(reason in line for reason in reasons), line
 
 
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("joint", [True, False])
-def test_the_names_of_symbols_are_ordinary_text_to_hugging_face(joint, tokenizers, tmp_path):
-    transformers = pytest.importorskip("transformers")
-    translator = random_translator(tokenizers, joint, **({} if joint else {"tie_embeddings": "none"}))
+@with_warnings
+@pytest.mark.parametrize("ties", ["all", "none"])
+def test_the_names_of_symbols_are_ordinary_text_to_hugging_face(ties, tokenizers, tmp_path):
+    translator = random_translator(tokenizers[ties == "all"], tie_embeddings=ties)
     write_marian(translator, tmp_path)
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path)
     # Marian takes >>xx<< at the very beginning for a language; a space before it, which means nothing, helps.
@@ -222,35 +194,22 @@ def test_the_names_of_symbols_are_ordinary_text_to_hugging_face(joint, tokenizer
         assert tokenizer(text).input_ids == [*translator.tokenizer.encode_src(text.strip()), EOS_ID], text
 
 
-# Several languages in one model --------------------------------------------------------------------------------------
-
-
-def tagged_translator(tokenizers: dict[bool, Tokenizer]) -> Translator:
-    return random_translator({True: with_tags(tokenizers[True], ["<2fr>", "<2de>"]).towards("de")})
-
-
-@pytest.mark.filterwarnings("ignore")
+@with_warnings
 def test_the_tag_is_a_language_code_to_hugging_face(tokenizers, tmp_path):
-    transformers = pytest.importorskip("transformers")
-    translator = tagged_translator(tokenizers)
+    translator = random_translator(with_tags(tokenizers[True], ["<2fr>", "<2de>"]).towards("de"))
     write_marian(translator, tmp_path)
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path)
     for text in SENTENCES:
         assert tokenizer(f">>de<< {text}").input_ids == [*translator.tokenizer.encode_src(text), EOS_ID]
     assert tokenizer(">>fr<< a tree").input_ids[0] == translator.tokenizer.tags.get("<2fr>")
-
-
-def test_a_run_with_tags_is_refused_as_an_argos_package(tokenizers, tmp_path):
     with pytest.raises(UsageError, match="no place for the tag <2de>; train a run of en to de alone"):
-        write_argos(tagged_translator(tokenizers), tmp_path)
+        write_argos(translator, tmp_path)
 
 
-@pytest.mark.filterwarnings("ignore")
+@with_warnings
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_hugging_face_gives_the_same_ids_and_scores(variant, tokenizers, tmp_path):
-    transformers = pytest.importorskip("transformers")
-    joint = VARIANTS[variant].get("tie_embeddings", "all") == "all"
-    translator = random_translator(tokenizers, joint, **VARIANTS[variant])
+    translator = random_translator(tokenizers[is_joint(VARIANTS[variant])], **VARIANTS[variant])
     write_marian(translator, tmp_path)
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path)
     model, loading = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path, output_loading_info=True)
@@ -271,12 +230,11 @@ def test_hugging_face_gives_the_same_ids_and_scores(variant, tokenizers, tmp_pat
         assert ids[: 1 + min(6, len(ours))] == [BOS_ID, *ours[:6]]
 
 
-@pytest.mark.filterwarnings("ignore")
+@with_warnings
 def test_hugging_face_searches_as_the_config_says(tokenizers, tmp_path):
-    transformers = pytest.importorskip("transformers")
-    translator = random_translator(tokenizers)
-    search = {"beam_size": 3, "length_normalization": "average", "length_penalty": 0.3}
-    translator.config = translator.config.model_copy(update={"decoding": translator.settings(**search)})
+    translator = random_translator(tokenizers[True])
+    decoding = translator.settings(beam_size=3, length_penalty=0.3, **AVERAGE)
+    translator.config = translator.config.model_copy(update={"decoding": decoding})
     write_marian(translator, tmp_path)
     model = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path)
     batch = transformers.AutoTokenizer.from_pretrained(tmp_path)(SENTENCES[:1], return_tensors="pt")
@@ -295,17 +253,15 @@ def test_hugging_face_searches_as_the_config_says(tokenizers, tmp_path):
         ({"n_heads": 3, "head_dim": 5}, write_marian, "n_heads is 3.*--set model.n_heads=2 --set model.head_dim=8"),
         ({"positions": "rotary"}, write_marian, "positions is rotary.*--set model.positions=sinusoid"),
         ({"positions": "rotary_cross"}, write_ctranslate2, "'rotary_cross' .*CTranslate2.*; train with 'rotary'"),
+        ({"tie_embeddings": "target"}, write_argos, "joint: true"),
     ],
 )
 def test_what_a_format_cannot_hold_is_named_with_the_way_out(switches, write, message, tokenizers, tmp_path):
-    pytest.importorskip("safetensors")
-    pytest.importorskip("ctranslate2")
     with pytest.raises(UsageError, match=message):
-        write(random_translator(tokenizers, **switches), tmp_path)
+        write(random_translator(tokenizers[is_joint(switches)], **switches), tmp_path)
 
 
 def test_two_exports_into_one_folder_do_not_blame_the_folder(trained_run, tmp_path, mt, monkeypatch):
-    pytest.importorskip("safetensors")
     other = tmp_path / "model"
 
     def write(translator: Translator, folder: Path) -> None:
@@ -314,23 +270,16 @@ def test_two_exports_into_one_folder_do_not_blame_the_folder(trained_run, tmp_pa
 
     monkeypatch.setattr("mt_cli.export.marian.write_marian", write)
     answer = mt("export", trained_run, other, "--to", "marian")
-    assert (answer.code, answer.said) == (
-        1,
-        [
-            f"error: cannot write {other}: Directory not empty; mend that or choose another place, and run the same command again"
-        ],
-    )
+    assert (answer.code, len(answer.said)) == (1, 1)
+    assert answer.said[0].startswith(f"error: cannot write {other}: Directory not empty; mend that or choose another place")
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
 def test_an_argos_package_holds_model_tokenizer_and_languages(tokenizers, tmp_path):
-    pytest.importorskip("ctranslate2")
-    write_argos(random_translator(tokenizers), tmp_path)
+    write_argos(random_translator(tokenizers[True]), tmp_path)
     with zipfile.ZipFile(tmp_path / "translate-en_de.argosmodel") as package:
         names = set(package.namelist())
         metadata = json.loads(package.read("translate-en_de/metadata.json"))
     assert {"translate-en_de/sentencepiece.model", "translate-en_de/model/model.bin"} <= names
-    assert (metadata["from_code"], metadata["to_code"]) == ("en", "de")
-    assert (metadata["from_name"], metadata["to_name"]) == ("English", "German")
-    with pytest.raises(UsageError, match="joint: true"):
-        write_argos(random_translator(tokenizers, joint=False, tie_embeddings="target"), tmp_path)
+    languages = {"from_code": "en", "to_code": "de", "from_name": "English", "to_name": "German"}
+    assert languages.items() <= metadata.items()

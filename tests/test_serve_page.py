@@ -1,7 +1,5 @@
 """The page of a translator, used in Chromium and in Firefox: with a backend of its own that answers as it is told, and with a server."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +7,7 @@ from pathlib import Path
 import pytest
 import test_serve
 from browser import CHROMIUM, FIREFOX, Page, browser, firefox
-from test_serve import DOG, Client
+from test_serve import DOG
 
 from mt_cli.explain.page import render_page
 
@@ -59,13 +57,13 @@ BROWSERS = [
 
 
 @pytest.fixture(scope="module", params=BROWSERS)
-def one_browser(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+def one_browser(request, tmp_path_factory):
     with request.param(tmp_path_factory.mktemp("browser")) as one:
         yield one
 
 
 @pytest.fixture
-def page(one_browser: Page, tmp_path: Path) -> Iterator[Page]:
+def page(one_browser, tmp_path):
     """The page as a file, with BACKEND. It has complained about nothing, and asked for nothing, when the test ends."""
     meta = '<meta charset="utf-8">'
     text = page_with(BACKEND).replace(meta, f'{meta}<meta http-equiv="Content-Security-Policy" content="{POLICY}">')
@@ -102,7 +100,11 @@ def texts(page: Page, selector: str) -> list[str]:
     return page.value(f"[...document.querySelectorAll({json.dumps(selector)})].map((one) => one.textContent)")
 
 
-def test_what_is_typed_is_translated_and_only_lines_that_are_new_are_asked_for(page: Page) -> None:
+def wait_for_status(page: Page, check: str) -> None:
+    page.wait(f"document.querySelector('#status').textContent{check}")
+
+
+def test_what_is_typed_is_translated_and_only_lines_that_are_new_are_asked_for(page):
     type_line(page, "a cat\na cat\n\na dog", "A DOG")
     assert texts(page, ".line .said") == ["A CAT", "A CAT", "A DOG"] and len(texts(page, ".line")) == 4
     type_line(page, " sees", "A DOG SEES")
@@ -111,32 +113,32 @@ def test_what_is_typed_is_translated_and_only_lines_that_are_new_are_asked_for(p
     type_line(page, HOSTILE, HOSTILE.upper())
 
 
-def test_an_answer_that_is_out_of_date_is_dropped(page: Page) -> None:
+def test_an_answer_that_is_out_of_date_is_dropped(page):
+    late = "release(), new Promise((done) => setTimeout(done, 50))"
     page.write("hold")
     page.wait("window.release")
     replace_text(page, "a cat")
     page.wait("document.querySelector('#lines').innerText.includes('A CAT')")
-    page.value("release(), new Promise((done) => setTimeout(done, 50))")
+    page.value(late)
     assert texts(page, ".said") == ["A CAT"] and page.value("asked.length") == 2
     replace_text(page, "hold")
     page.value("delete window.release")
     page.press("Enter", is_ctrl=True)
     page.wait("window.release")
     page.press("Escape")
-    page.value("release(), new Promise((done) => setTimeout(done, 50))")
+    page.value(late)
     assert texts(page, ".said") == ["A CAT"] and page.value("document.querySelector('#lines').ariaBusy") == "false"
 
 
-def test_doubts_are_marked_where_they_are_and_said_why(page: Page) -> None:
+def test_doubts_are_marked_where_they_are_and_said_why(page):
     type_line(page, "in 7 days\na cat", "A CAT")
-    assert texts(page, "#lines .doubted") == texts(page, "#shade .doubted") == ["7"] and texts(page, "p.doubt") == [
-        "numbers differ: lost 7"
-    ]
-    assert page.value("document.querySelector('#lines .doubted').title") == "numbers differ: lost 7"
+    assert texts(page, "#lines .doubted") == texts(page, "#shade .doubted") == ["7"]
+    title = page.value("document.querySelector('#lines .doubted').title")
+    assert texts(page, "p.doubt") == [title] == ["numbers differ: lost 7"]
     assert texts(page, ".aside") == ["12", "12"] and not page.value("document.querySelector('#legend').hidden")
 
 
-def test_a_word_shades_what_it_was_translated_from(page: Page) -> None:
+def test_a_word_shades_what_it_was_translated_from(page):
     shaded = "[...document.querySelectorAll('#shade span')].filter((one) => one.style.background.includes('45%')).map((one) => one.textContent)"
     type_line(page, "a\nb a cat", "B A CAT")
     page.click(".line:last-child .word", move_only=True)
@@ -144,13 +146,13 @@ def test_a_word_shades_what_it_was_translated_from(page: Page) -> None:
     page.click("h1", move_only=True)
     page.wait(f"{shaded}.length === 0")
     page.value("document.querySelector('.line:last-child .said').focus()")
-    for key in ("ArrowRight", "ArrowRight", "ArrowRight", "ArrowRight", "ArrowLeft", "ArrowRight"):
-        page.press(key)
+    for key in ("Right", "Right", "Right", "Right", "Left", "Right"):
+        page.press(f"Arrow{key}")
     assert page.value(shaded) == ["b"] and texts(page, "#spoken") == ["CAT \u2190 b"]
     assert page.value("document.querySelector('#shade').offsetHeight === document.querySelector('#text').offsetHeight")
 
 
-def test_a_line_opens_its_other_translations_and_a_correction_is_kept_for_a_download(page: Page) -> None:
+def test_a_line_opens_its_other_translations_and_a_correction_is_kept_for_a_download(page):
     type_line(page, "a dog\na\tcat", "A DOG")
     page.click(".line:last-child .said")
     page.wait("document.querySelectorAll('.others button').length === 2")
@@ -169,7 +171,7 @@ def test_a_line_opens_its_other_translations_and_a_correction_is_kept_for_a_down
     page.wait("document.querySelector('#download').hidden")
 
 
-def test_languages_are_swapped_with_their_text_where_both_directions_exist(page: Page) -> None:
+def test_languages_are_swapped_with_their_text_where_both_directions_exist(page):
     type_line(page, "a cat", "A CAT")
     page.click("#swap")
     page.wait("asked.length === 2")
@@ -180,55 +182,46 @@ def test_languages_are_swapped_with_their_text_where_both_directions_exist(page:
     assert page.value("document.querySelector('#swap').disabled")
 
 
-def test_it_fits_a_phone_and_writes_from_right_to_left(page: Page) -> None:
+def test_it_fits_a_phone_and_writes_from_right_to_left(page):
     page.resize(390, 844)
     page.value("document.querySelector('#target').value = 'he'")
     page.value("document.querySelector('#target').dispatchEvent(new Event('change'))")
     type_line(page, "a 5 " + "Donaudampfschifffahrt" * 8, "\u05e9\u05dc\u05d5\u05dd")
     page.click(".said")
     page.wait("document.querySelector('.others button')")
-    outer = page.value(
-        "(({ scrollWidth, clientWidth }) => [innerWidth, scrollWidth - clientWidth])(document.documentElement)"
-    )
-    assert outer == [390, 0]
-    assert page.value("getComputedStyle(document.querySelector('.said')).direction") == "rtl"
-    assert page.value("getComputedStyle(document.querySelector('#text')).direction") == "ltr"
+    assert page.value("[innerWidth, document.documentElement.scrollWidth - document.documentElement.clientWidth]") == [390, 0]  # fmt: skip
+    directions = "['.said', '#text'].map((one) => getComputedStyle(document.querySelector(one)).direction)"
+    assert page.value(directions) == ["rtl", "ltr"]
 
 
-def test_an_error_is_shown_until_something_works(page: Page) -> None:
-    page.write("fail")
-    page.wait("document.querySelector('#status').textContent === 'nothing works'")
-    replace_text(page, "a cat")
-    page.wait("document.querySelector('#status').textContent === ''")
-
-
-def test_a_page_without_files_says_so_and_stays(page: Page, tmp_path: Path) -> None:
+def test_an_error_is_shown_until_something_works(page, tmp_path):
     page.drop(tmp_path / "page.html")
-    page.wait("document.querySelector('#status').textContent === 'This page translates no files.'")
+    wait_for_status(page, " === 'This page translates no files.'")
     assert page.value("document.querySelector('#choose').hidden")
-
-
-# With a server -------------------------------------------------------------------------------------------------------
+    page.write("fail")
+    wait_for_status(page, " === 'nothing works'")
+    replace_text(page, "a cat")
+    wait_for_status(page, " === ''")
 
 
 @pytest.fixture
-def served(one_browser: Page, client: Client) -> Iterator[Page]:
+def served(one_browser, client):
     yield from opened(one_browser, client.url + "/")
 
 
-def test_a_server_translates_what_is_typed_in_its_page_and_its_answer_is_copied(served: Page) -> None:
+def test_a_server_translates_what_is_typed_in_its_page_and_its_answer_is_copied(served):
     served.value("document.querySelector('#source').value = 'en'")
     type_line(served, "the red cat\nthe dog sees", DOG[1])
     assert texts(served, ".said")[1] == DOG[1] and texts(served, ".aside") and texts(served, ".word")
     served.click("#copy")
-    served.wait("document.querySelector('#status').textContent === 'Copied.'")
+    wait_for_status(served, " === 'Copied.'")
     copied = "\n".join(texts(served, ".said"))
     served.value("document.querySelector('#text').select()")
     served.paste()
     assert served.value("document.querySelector('#text').value") == copied
 
 
-def test_a_correction_in_the_page_is_kept_in_the_folder_of_the_run(served: Page, client: Client) -> None:
+def test_a_correction_in_the_page_is_kept_in_the_folder_of_the_run(served, client):
     type_line(served, DOG[0], DOG[1])
     served.click(".said")
     served.wait("document.querySelector('.others p').textContent !== 'Looking for other translations\u2026'")
@@ -236,34 +229,32 @@ def test_a_correction_in_the_page_is_kept_in_the_folder_of_the_run(served: Page,
     served.click(".panel textarea")
     served.write(" \u00fcber")
     served.click(".main")
-    served.wait("document.querySelector('#status').textContent.startsWith('Kept')")
+    wait_for_status(served, ".startsWith('Kept')")
     assert served.value("document.querySelector('#download').hidden")
     kept = client.service.translators.served["en", "de"].corrections_file().read_text("utf-8")
     assert f"{DOG[0]}\t{texts(served, '.said')[0]}\t" in kept and "\u00fcber" in kept
 
 
-def test_a_server_with_keys_answers_its_page(one_browser: Page, locked: Client) -> None:
+def test_a_server_with_keys_answers_its_page(one_browser, locked):
     for page in opened(one_browser, f"{locked.url}/?api_key=s3cret"):
         type_line(page, DOG[0], DOG[1])
 
 
-def test_an_error_of_the_server_is_shown(served: Page) -> None:
+def test_an_error_of_the_server_is_shown(served):
     served.write("a " * 6000)
-    served.wait("document.querySelector('#status').textContent.includes('text limit')")
+    wait_for_status(served, ".includes('text limit')")
     served.complaints.clear()  # Chromium writes each status of 400 into the console
 
 
-def test_a_server_translates_files_that_are_dropped_onto_its_page(served: Page, tmp_path: Path) -> None:
-    (tmp_path / "über.txt").write_text(f"{DOG[0]}\n\n{DOG[0]}\n", "utf-8")
-    served.drop(tmp_path / "über.txt")
-    served.wait("document.querySelector('#status').textContent.startsWith('über.txt is translated')")
+def test_a_server_translates_files_that_are_dropped_onto_its_page(served, tmp_path):
+    text, table = tmp_path / "über.txt", tmp_path / "menu.csv"
+    text.write_text(f"{DOG[0]}\n\n{DOG[0]}\n", "utf-8")
+    served.drop(text)
+    wait_for_status(served, ".startsWith('über.txt is translated')")
     name = served.value("document.querySelector('#status').textContent").rpartition(": ")[2]
     assert served.downloaded(name) == f"{DOG[1]}\n\n{DOG[1]}\n"
-
-
-def test_a_table_is_translated_in_the_column_that_is_asked_for(served: Page, tmp_path: Path) -> None:
-    (tmp_path / "menu.csv").write_text(f"en,de\n{DOG[0]},\n", "utf-8")
-    served.drop(tmp_path / "menu.csv")
+    table.write_text(f"en,de\n{DOG[0]},\n", "utf-8")
+    served.drop(table)
     served.wait("document.querySelector('#table').open")
     assert texts(served, "#table-name") == ["menu.csv is a table. Its first row: en,de"]
     served.write("en,de")

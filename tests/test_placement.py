@@ -1,10 +1,7 @@
 """Tags go around the words that belong to theirs, stay nested, and lose nothing."""
 
-from __future__ import annotations
-
 import re
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,13 +13,8 @@ from mt_cli.decoding.translator import Translator
 
 WORDS = [Word(" " if i else "", word) for i, word in enumerate(["A", "B", "D", "C1", "C2"])]
 LINKS = [(0, 0), (1, 1), (2, 3), (3, 2), (4, 2)]  # of A B D C1 C2 to a b c d: the last two changed places
-
-
-def weights() -> np.ndarray:
-    found = np.full((5, 4), 0.05)
-    for tgt, src in LINKS:
-        found[tgt, src] = 1
-    return found
+WEIGHTS = np.full((5, 4), 0.05)
+WEIGHTS[tuple(zip(*LINKS, strict=True))] = 1
 
 
 def marks_of(source: str) -> list[Mark]:
@@ -54,31 +46,32 @@ def marks_of(source: str) -> list[Mark]:
         ("<x/>a <x/>b c d", "<x/>A <x/>B D C1 C2"),
     ],
 )
-def test_tags_are_around_the_words_that_theirs_are_aligned_with(source: str, expected: str) -> None:
-    assert placed(WORDS, marks_of(source), weights()) == expected
+def test_tags_are_around_the_words_that_theirs_are_aligned_with(source, expected):
+    assert placed(WORDS, marks_of(source), WEIGHTS) == expected
 
 
-def test_all_pairs_of_nested_tags_are_well_formed_and_lose_no_word() -> None:
+def test_all_pairs_of_nested_tags_are_well_formed_and_lose_no_word():
     """Every two pairs of tags, one in the other or one after the other, around any words of the source."""
-    words, n_right, n_all = ["a", "b", "c", "d"], 0, 0
+    n_right = n_all = 0
     for start, end, inner_start, inner_end in product(range(4), range(1, 5), range(4), range(1, 5)):
         if not (start <= inner_start < inner_end <= end):
             continue
-        opens = {start: "<b>"}, {inner_start: "<i>"}
-        source = " ".join(
-            f"{opens[0].get(i, '')}{opens[1].get(i, '')}{word}{'</i>' * (inner_end == i + 1)}{'</b>' * (end == i + 1)}"
-            for i, word in enumerate(words)
-        )
-        result = placed(WORDS, marks_of(source), weights())
+        words = list("abcd")
+        for place, tag in ((inner_start, "<i>"), (start, "<b>")):
+            words[place] = tag + words[place]
+        for place, tag in ((inner_end - 1, "</i>"), (end - 1, "</b>")):
+            words[place] += tag
+        result = placed(WORDS, marks_of(" ".join(words)), WEIGHTS)
         assert re.sub("<[^>]+>", "", result) == "A B D C1 C2"
-        assert re.fullmatch(r"[^<]*<b>[^<]*<i>[^<]*</i>[^<]*</b>[^<]*", result), (source, result)
+        found = re.fullmatch(r"[^<]*<b>[^<]*<i>([^<]*)</i>[^<]*</b>[^<]*", result)
+        assert found, (words, result)
         inside = {WORDS[tgt].text for tgt, src in LINKS if inner_start <= src < inner_end}
         n_all += 1
-        n_right += inside <= set(re.search("<i>(.*)</i>", result)[1].split())  # type: ignore[index]
+        n_right += inside <= set(found[1].split())
     assert n_right == n_all == 35
 
 
-def test_a_translation_without_words_has_the_spans_of_its_source(trained_run: Path) -> None:
+def test_a_translation_without_words_has_the_spans_of_its_source(trained_run):
     translator = Translator.load(trained_run, device="cpu")
     translator.search = lambda requests, *rest: [[Hypothesis([], 0.0)] for _ in requests]  # type: ignore[method-assign]
     assert translator.translate("the cat sees https://a.org") == "https://a.org"

@@ -1,15 +1,13 @@
 """What a search takes or leaves: constraints, sampling, forced scores, ensembles; and the options of `mt translate`."""
 
-from __future__ import annotations
-
 import json
 import math
+import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -38,9 +36,6 @@ def lively(make_model: MakeModel, seed: int = 0) -> Transformer:
     return model
 
 
-# Constraints ---------------------------------------------------------------------------------------------------------
-
-
 def every_allowed_translation(
     model: Transformer, source: list[int], limit: int, words: list[int], constraints: Constraints
 ) -> list[tuple[list[int], float, int]]:
@@ -57,18 +52,16 @@ def every_allowed_translation(
         if len(ids) == limit:
             found.append((ids, total, limit))
             return
-        texts = [[*ids, word] for word in words]
-        *followed, ended = token_scores([model], [(source, one) for one in (*texts, ids)])
-        following, to_end = {word: one[len(ids)] for word, one in zip(words, followed, strict=True)}, ended[-1]
+        *followed, ended = token_scores([model], [(source, one) for one in (*([*ids, word] for word in words), ids)])
         if len(ids) < len(prefix):
             allowed, may_end = prefix[len(ids) : len(ids) + 1], False
         else:
             allowed = [word for word in words if not repeats([*ids, word])]
             may_end = len(ids) >= constraints.min_length or not allowed
         if may_end:
-            found.append((ids, total + to_end, len(ids) + 1))
+            found.append((ids, total + ended[-1], len(ids) + 1))
         for word in allowed:
-            go_on([*ids, word], total + following[word])
+            go_on([*ids, word], total + followed[words.index(word)][len(ids)])
 
     go_on([], 0.0)
     return found
@@ -93,53 +86,37 @@ def test_a_wide_beam_finds_the_best_of_all_that_the_constraints_allow(constraint
         for normalization in ("gnmt", "average"):
             options = {"alpha": alpha, "normalization": normalization, "constraints": constraints}
             [beam] = beam_search(InferenceModel(model), *source_batch([[4, 5]]), [4], beam_size=40, **options)
-            expected = [
-                (ids, total / (((5 + n) / 6) ** alpha if normalization == "gnmt" else n**alpha))
-                for ids, total, n in found
-            ]
+            divisors = [((5 + n) / 6) ** alpha if normalization == "gnmt" else n**alpha for _, _, n in found]
+            expected = [(ids, total / by) for (ids, total, _), by in zip(found, divisors, strict=True)]
             expected.sort(key=lambda one: (len(one[0]) == 4, -one[1]))  # those that are cut off are last
             assert sorted(h.ids for h in beam) == sorted(ids for ids, _ in expected)
             assert [h.score for h in beam] == pytest.approx([score for _, score in expected], abs=1e-4)
             assert beam[0].ids == expected[0][0]
 
 
-# Sampling ------------------------------------------------------------------------------------------------------------
+PROBABILITIES = torch.tensor([0.5, 0.3, 0.15, 0.05])
 
 
 def test_draws_follow_the_probabilities():
-    probs = torch.tensor([0.5, 0.3, 0.15, 0.05])
     uniform = torch.from_numpy(np.random.default_rng(0).random(20_000)).float()
-    drawn = draw(probs.log().expand(20_000, -1), uniform, 1.0, 0, 1.0)
+    drawn = draw(PROBABILITIES.log().expand(20_000, -1), uniform, 1.0, 0, 1.0)
     shares = torch.bincount(drawn, minlength=4) / 20_000
-    torch.testing.assert_close(shares, probs, atol=0.015, rtol=0)  # four standard deviations
+    torch.testing.assert_close(shares, PROBABILITIES, atol=0.015, rtol=0)  # four standard deviations
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        ((1.0, 2, 1.0), {0, 1}),
-        ((1.0, 0, 0.7), {0, 1}),
-        ((1.0, 0, 0.01), {0}),
-        ((0.01, 0, 1.0), {0}),
-        ((1.0, 1, 1.0), {0}),
-    ],
-)
-def test_top_k_top_p_and_a_low_temperature_narrow_the_draw(options, expected):
-    log_probs = torch.tensor([0.5, 0.3, 0.15, 0.05]).log().expand(500, -1)
-    assert set(draw(log_probs, torch.linspace(0, 0.9999, 500), *options).tolist()) == expected
+def test_top_k_top_p_and_a_low_temperature_narrow_the_draw():
+    log_probs, uniform = PROBABILITIES.log().expand(500, -1), torch.linspace(0, 0.9999, 500)
+    for temperature, top_k, top_p, n_drawn in (1.0, 2, 1.0, 2), (1.0, 0, 0.7, 2), (1.0, 0, 0.01, 1), (0.01, 0, 1.0, 1):
+        drawn = draw(log_probs, uniform, temperature, top_k, top_p)
+        assert set(drawn.tolist()) == set(range(n_drawn)), (temperature, top_k, top_p)
 
 
 def test_a_sample_is_the_same_alone_and_in_a_batch_and_changes_with_the_seed(make_model):
-    model = lively(make_model)
-    seeds = [(1, 0), (1, 1), (1, 2)]
-    together = sample(InferenceModel(model), *source_batch(SOURCES), [9] * 3, seeds)
-    model = InferenceModel(model)
+    model, seeds = InferenceModel(lively(make_model)), [(1, 0), (1, 1), (1, 2)]
+    together = sample(model, *source_batch(SOURCES), [9] * 3, seeds)
     alone = [sample(model, *source_batch([s]), [9], [seed])[0] for s, seed in zip(SOURCES, seeds, strict=True)]
     assert [h.ids for h in together] == [h.ids for h in alone]
     assert len({tuple(sample(model, *source_batch([SOURCES[0]]), [9], [(s,)])[0].ids) for s in range(20)}) > 3
-
-
-# Forced scores and ensembles -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n_models", [1, 3])
@@ -165,17 +142,20 @@ def test_an_ensemble_averages_probabilities(make_model):
     torch.testing.assert_close(together, torch.stack(each).mean(0))
 
 
-# Batches and threads -------------------------------------------------------------------------------------------------
-
 WORDS = ["the", "red", "cat", "dog", "sees", "house", "tree", "a"]
 LINES = [" ".join(WORDS[(i * k) % 8] for k in range(1, 1 + i % 7)) for i in range(15)]
 
 
 @pytest.fixture
-def two_threads() -> Iterator[None]:
+def two_threads():
     torch.set_num_threads(2)
     yield
     torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module")
+def translator(trained_run):
+    return Translator.load(trained_run)
 
 
 @pytest.mark.parametrize("beam_size", [1, 3])
@@ -193,14 +173,13 @@ def test_a_sentence_translates_the_same_in_any_batch_order_and_thread(beam_size,
         assert pool.submit(torch.get_num_threads).result() == torch.get_num_threads() == 2
 
 
-def test_who_is_told_of_each_batch_can_stop_the_rest(trained_run, two_threads, monkeypatch):
-    translator, told = Translator.load(trained_run), []
+def test_who_is_told_of_each_batch_can_stop_the_rest(translator, two_threads, monkeypatch):
+    told, decoded = [], []
 
     def stop(n_sentences: int) -> None:
         told.append(n_sentences)
         raise KeyboardInterrupt
 
-    decoded: list[int] = []
     real = Searcher.search_batch
     monkeypatch.setattr(Searcher, "search_batch", lambda *args: [decoded.append(1), real(*args)][1])
     with pytest.raises(KeyboardInterrupt):
@@ -208,10 +187,9 @@ def test_who_is_told_of_each_batch_can_stop_the_rest(trained_run, two_threads, m
     assert told == [2] and len(decoded) < 25
 
 
-def test_a_line_that_comes_again_is_searched_once_unless_it_is_sampled(trained_run):
-    translator, asked = Translator.load(trained_run), []
-    search = translator.search
-    translator.search = lambda sentences, *rest: [asked.append(len(sentences)), search(sentences, *rest)][1]  # type: ignore[method-assign]
+def test_a_line_that_comes_again_is_searched_once_unless_it_is_sampled(translator, monkeypatch):
+    asked, search = [], translator.search
+    monkeypatch.setattr(translator, "search", lambda ids, *rest: [asked.append(len(ids)), search(ids, *rest)][1])
     lines, told = ["the cat", "dog", "", "the cat", "the cat"], []
     assert translator.translate(lines, on_batch=told.append) == ["die Katze", "Hund", "", "die Katze", "die Katze"]
     assert asked == [2] and sum(told) == 4
@@ -220,33 +198,15 @@ def test_a_line_that_comes_again_is_searched_once_unless_it_is_sampled(trained_r
     assert asked == [2, 3, 4]
 
 
-# On the command line -------------------------------------------------------------------------------------------------
-
-Mt = Callable[..., Any]
-
-
-def test_n_best_is_what_moses_prints(mt, trained_run):
-    lines = mt("translate", trained_run, "--n-best", 3, stdin=b"red cat\n\nthe dog\n").lines
-    numbers = [line.split(" ||| ")[0] for line in lines]
-    assert numbers == ["0"] * 3 + ["1"] + ["2"] * 3
-    scores = [float(line.split(" ||| ")[2]) for line in lines if line.startswith("0")]
-    assert scores == sorted(scores, reverse=True)
-    [line] = mt("translate", trained_run, "--n-best", 1, stdin=b"red cat\n").lines
-    assert line.startswith("0 ||| rot Katze ||| -")
-
-
-def test_json_has_tokens_scores_and_an_alignment(mt, trained_run):
-    answer = mt("translate", trained_run, "--json", "--beam-size", 3, "--n-best", 2, stdin=b"red cat\n\n")
-    first, blank = map(json.loads, answer.lines)
-    assert first["source"] == "red cat" and len(first["hypotheses"]) == 2
-    for hypothesis in first["hypotheses"]:
-        assert len(hypothesis["tokens"]) == len(hypothesis["token_scores"])
-    plain = mt("translate", trained_run, "--beam-size", 3, stdin=b"red cat\n").lines
-    assert first["hypotheses"][0]["text"] == plain[0]
-    links = [tuple(map(int, link.split("-"))) for link in first["alignment"].split()]
-    n_tgt = len(first["hypotheses"][0]["tokens"]) - 1
-    assert [tgt for _, tgt in links] == list(range(n_tgt))
-    assert all(src < len(first["source_tokens"]) for src, _ in links)
+def test_n_best_is_what_moses_prints_and_json_has_the_same(mt, trained_run):
+    command = ["translate", trained_run, "--n-best", 3]
+    rows = [line.split(" ||| ") for line in mt(*command, stdin=b"red cat\n\nthe dog\n").lines]
+    assert [number for number, _, _ in rows] == ["0"] * 3 + ["1"] + ["2"] * 3
+    scores = [float(score) for number, _, score in rows if number == "0"]
+    assert scores == sorted(scores, reverse=True) and rows[0][1] == "rot Katze"
+    first, blank = map(json.loads, mt(*command, "--json", stdin=b"red cat\n\n").lines)
+    assert [one["text"] for one in first["hypotheses"]] == [text for _, text, _ in rows[:3]]
+    assert first["source"] == "red cat" and first["alignment"] == "0-0 1-1"
     assert blank["hypotheses"] == [{"text": "", "score": 0.0, "tokens": [], "token_scores": []}]
 
 
@@ -263,141 +223,103 @@ def test_score_gives_total_and_tokens_and_wants_parallel_files(mt, trained_run, 
         assert answer.code == 1 and len(answer.said) == 1 and "line for line" in answer.said[0]
 
 
-def test_a_prefix_begins_each_translation(mt, trained_run):
+def test_a_prefix_begins_each_translation(mt, trained_run, translator):
     lines = mt("translate", trained_run, "--prefix", "Baum", stdin=b"red\nthe\n").lines
     assert len(lines) == 2 and all(line.startswith("Baum") for line in lines)
-    first, second = Translator.load(trained_run).translations(["red", "the cat"], ["Haus", ""])
+    first, second = translator.translations(["red", "the cat"], ["Haus", ""])
     assert first.text.startswith("Haus") and second.text == "die Katze"
+    # Also one that is longer than the translation might be, up to the 63 tokens that the model writes.
+    [translation] = translator.translations(["cat"], ["rot " * 20], min_length=25)
+    assert translation.text.startswith("rot " * 19 + "rot") and len(translation.parts[0].hypotheses[0].ids) >= 25
+    assert translator.translations(["cat"], ["rot " * 62])[0].text.startswith("rot " * 61 + "rot")
 
 
 def test_a_narrower_beam_than_the_configs_n_best_gives_as_many_as_it_has(mt, trained_run, tiny):
-    run = Path(shutil.copytree(trained_run, tiny / "run"))
-    config = (run / "config.yaml").read_text()
-    config = config.replace("beam_size: 1\n", "beam_size: 4\n").replace("n_best: 1\n", "n_best: 4\n")
-    (run / "config.yaml").write_text(config)
+    config = (run := Path(shutil.copytree(trained_run, tiny / "run"))) / "config.yaml"
+    config.write_text(re.sub("(beam_size|n_best): 1\n", r"\1: 4\n", config.read_text()))
     for command in ("translate", run, "--beam-size", 2), ("evaluate", run, "--beam-size", 1):
         assert mt(*command, stdin=b"the cat\n").code == 0
-    translation = Translator.load(run).translations(["the cat"], beam_size=2)[0]
-    assert len(translation.texts) == 2
+    assert len(Translator.load(run).translations(["the cat"], beam_size=2)[0].texts) == 2
 
 
 def test_runs_are_averaged_and_must_share_a_tokenizer(mt, trained_run, tiny):
-    ensemble = mt("translate", trained_run, "--checkpoint", "best", "--checkpoint", "last", stdin=b"the cat\n")
-    assert ensemble.lines == ["die Katze"]
-    assert mt("translate", trained_run, trained_run, stdin=b"the cat\n").lines == ["die Katze"]
+    for models in ([trained_run, "--checkpoint", "best", "--checkpoint", "last"], [trained_run, trained_run]):
+        assert mt("translate", *models, stdin=b"the cat\n").lines == ["die Katze"]
+    settings = ["--set", "training.max_steps=1", "--set", "tokenizer.algorithm=bpe"]
+    assert mt("train", "tiny.yaml", "--run-dir", "other", *settings).code == 0
     with pytest.raises(CheckpointError, match="another tokenizer"):
-        other = tiny / "other"
-        settings = ["--set", "training.max_steps=1", "--set", "tokenizer.algorithm=bpe"]
-        assert mt("train", "tiny.yaml", "--run-dir", other, *settings).code == 0
-        Translator.load(trained_run, other)
+        Translator.load(trained_run, "other")
 
 
-@pytest.mark.parametrize("arguments", [{"lines": ["\ud83d"]}, {"lines": ["a cat"], "prefixes": ["caf\udce9"]}])
-def test_half_a_character_is_told(trained_run, arguments):
-    with pytest.raises(UsageError, match=r"^'(caf)?\\ud\w+' is no Unicode text: it has half a character"):
-        Translator.load(trained_run).translations(**arguments)
+@pytest.mark.parametrize(
+    ("arguments", "options", "said"),
+    [
+        ([["\ud83d"]], {}, r"'\\ud83d' is no Unicode text: it has half a character"),
+        ([["a cat"], ["caf\udce9"]], {}, r"'caf\\udce9' is no Unicode text"),
+        ([["a cat"]], {"nonsense": 1}, ".*nonsense"),
+        (["the cat"], {}, "expected a list of lines, found the text 'the cat'; put it into a list$"),
+        ([["the cat", None]], {}, "expected lines of text, found NoneType; write an empty one as ''$"),
+        ([["a", "cat"], ["", "rot " * 63]], {"first_line": 10}, "line 12: a prefix of 63 tokens, expected fewer than 63, "),
+        ([["a", "cat"], ["rot"]], {}, "1 prefixes for 2 lines; give one for each$"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_translated_is_named(translator, arguments, options, said):
+    with pytest.raises(UsageError, match=f"^{said}"):
+        translator.translations(*arguments, **options)
 
 
-def test_threads_may_share_a_translator(trained_run):
-    translator = Translator.load(trained_run)
-    asked = [(LINES[i:] + LINES[:i], {"beam_size": 1 + i % 3, "batch_size": 1 + i}) for i in range(8)]
+def test_threads_may_share_a_translator(translator):
+    asked = [(LINES[i:] + LINES[:i], {"beam_size": 1 + i % 3, "batch_size": 1 + i}) for i in range(6)]
     alone = [translator.translate(lines, **options) for lines, options in asked]
-    with ThreadPoolExecutor(8) as pool:
-        together = list(pool.map(lambda one: translator.translate(one[0], **one[1]), asked * 3))
-    assert together == alone * 3
-
-
-def test_a_prefix_longer_than_its_translation_might_be_leaves_room_for_it(trained_run):
-    translator, given = Translator.load(trained_run), " ".join(["rot"] * 20)
-    [translation] = translator.translations(["cat"], [given], min_length=25)
-    assert translation.text.startswith(given) and len(translation.parts[0].hypotheses[0].ids) >= 25
+    with ThreadPoolExecutor(6) as pool:
+        together = list(pool.map(lambda one: translator.translate(one[0], **one[1]), asked * 2))
+    assert together == alone * 2
 
 
 @pytest.mark.parametrize("search", [{"beam_size": 1}, {"beam_size": 3}, {"sample": True, "beam_size": 1}])
-def test_what_is_cut_off_at_the_limit_is_known_to_be(trained_run, search):
-    translator = Translator.load(trained_run)
-    [whole], [cut] = (
-        [part.hypotheses[0] for part in translator.translations(["the cat"], **search, **more)[0].parts]
+def test_what_is_cut_off_at_the_limit_is_known_to_be(translator, search):
+    whole, cut = (
+        translator.translations(["the cat"], **search, **more)[0].parts[0].hypotheses[0]
         for more in ({}, {"max_length_ratio": 0.01, "min_length": 60})
     )
     assert whole.is_complete and len(whole.ids) < 10
     assert not cut.is_complete and len(cut.ids) == 10
 
 
-def test_a_translation_may_be_as_long_as_those_of_training_are(trained_run):
-    loaded = Translator.load(trained_run)
-    assert loaded.max_length(3, loaded.config.decoding) == 16, "twice as long and ten more"
-    assert loaded.max_length(3, loaded.settings(min_length=20)) == 30, "so that it can still end"
-    assert loaded.profile is not None
-    profile = loaded.profile.model_copy(update={"length_ratio": 6.0, "longest_deviation": 1.0})
-    translator = Translator(loaded.models, loaded.tokenizer, loaded.config, profile)
-    assert translator.max_length(3, translator.settings()) == 26  # 6 * 4 + 1 * 2, the end symbol counted
-    assert translator.max_length(3, translator.settings(max_length_ratio=1.0)) == 13
+def test_a_translation_may_be_as_long_as_those_of_training_are(translator):
+    assert translator.max_length(3, translator.config.decoding) == 16, "twice as long and ten more"
+    assert translator.max_length(3, translator.settings(min_length=20)) == 30, "so that it can still end"
+    profile = translator.profile.model_copy(update={"length_ratio": 6.0, "longest_deviation": 1.0})
+    longer = Translator(translator.models, translator.tokenizer, translator.config, profile)
+    assert longer.max_length(3, longer.settings()) == 26  # 6 * 4 + 1 * 2, the end symbol counted
+    assert longer.max_length(3, longer.settings(max_length_ratio=1.0)) == 13
 
 
-def test_python_users_get_the_same_and_usage_errors(trained_run, mt):
-    translator = Translator.load(trained_run)
-    lines = ["the cat", "", "dog"]
-    printed = mt("translate", trained_run, "--beam-size", 2, stdin="\n".join(lines).encode()).lines
-    assert translator.translate(lines, beam_size=2) == printed and printed[1] == ""
-    with pytest.raises(UsageError, match="nonsense"):
-        translator.translate(["the cat"], nonsense=1)
-    assert translator.translate(line for line in lines) == translator.translate(lines)
-    with pytest.raises(UsageError, match=r"^expected a list of lines, found the text 'the cat'; put it into a list$"):
-        translator.translations("the cat")
-    with pytest.raises(UsageError, match=r"^expected lines of text, found NoneType; write an empty one as ''$"):
-        translator.translate(["the cat", None])
-
-
-def test_a_text_is_translated_line_by_line_and_prints_as_what_it_is(trained_run):
-    translator = Translator.load(trained_run)
+def test_a_text_is_translated_line_by_line_and_prints_as_what_it_is(translator, trained_run):
     assert translator.translate("the cat\n\ndog") == "die Katze\n\nHund"
-    assert str(translator.translations(["the cat"])[0]) == "die Katze"
+    assert translator.translate(iter(["the cat", "", "dog"])) == ["die Katze", "", "Hund"]
+    for line_break in ["\n", "\r", "\r\n", "\x0b", "\x0c", "\x85", "\u2028", "\u2029"]:  # within a line
+        [translation] = translator.translations([f"the cat{line_break}dog"])
+        assert str(translation) == translation.text == f"die Katze{line_break}Hund"
     assert repr(translator).startswith(f"<Translator en to de: {trained_run} (best), ")
 
 
-@pytest.mark.parametrize("line_break", ["\n", "\r", "\r\n", "\v", "\f", "\x85", "\u2028", "\u2029"])
-def test_what_stands_behind_a_line_break_within_a_line_is_a_sentence(trained_run, line_break):
-    translator = Translator.load(trained_run)
-    [translation] = translator.translations([f"the cat{line_break}the red dog"])
-    assert translation.text == line_break.join(translator.translate(["the cat", "the red dog"]))
-
-
-def test_spaces_at_the_ends_of_a_line_are_put_back(trained_run, mt):
+def test_spaces_at_the_ends_of_a_line_are_put_back(translator, trained_run, mt):
     lines = ["  the cat \t", "\u00a0dog\u202f", " \t", "the cat"]
     content = "\n".join(lines).encode()
     expected = ["  die Katze \t", "\u00a0Hund\u202f", "", "die Katze"]
-    translator = Translator.load(trained_run)
     assert translator.translate(lines) == mt("translate", trained_run, stdin=content).lines == expected
-    [line, *_] = mt("translate", trained_run, "--json", "--n-best", 2, "--beam-size", 2, stdin=content).lines
-    assert all(found["text"][:2] == "  " and found["text"][-2:] == " \t" for found in json.loads(line)["hypotheses"])
-
-
-def test_a_long_line_is_split_at_sentence_ends_and_joined(trained_run):
-    translator = Translator.load(trained_run)  # reads 16 tokens at once
-    line = "the cat. " * 20
-    translation = translator.translations([line])[0]
-    assert len(translation.parts) > 1
-    pieces = [translator.tokenizer.decode_src(part.src_ids) for part in translation.parts]
-    assert pieces == ["the cat"] * 20 and translation.text.count(".") == 20, "no line of training has a full stop"
-    assert all(len(part.src_ids) <= 16 for part in translation.parts)
+    [translation] = translator.translations(lines[:1], beam_size=2, n_best=2)
+    assert all(text[:2] == "  " and text[-2:] == " \t" for text in translation.texts)
 
 
 @pytest.mark.parametrize(("tgt_lang", "space"), [("de", " "), ("th", " "), ("zh", "")])
-def test_sentences_are_joined_as_their_language_writes_them(trained_run, tgt_lang, space):
-    loaded = Translator.load(trained_run)
-    data = loaded.config.data.model_copy(update={"tgt_lang": tgt_lang})
-    config = loaded.config.model_copy(update={"data": data})
-    translator = Translator(loaded.models, loaded.tokenizer, config, loaded.profile)
-    found = translator.translations([" ".join(["the cat. the dog."] * 4)])[0]
-    texts = [translator.tokenizer.decode_tgt(part.hypotheses[0].ids) for part in found.parts]
-    assert len(texts) == 8 and all(texts) and found.text == space.join(f"{text}." for text in texts)
-
-
-def test_a_prefix_for_each_line_and_none_longer_than_what_the_model_writes(trained_run):
-    translator = Translator.load(trained_run)  # writes 63 tokens at most
-    assert translator.translations(["cat"], ["rot " * 62])[0].text.startswith("rot " * 61 + "rot")
-    with pytest.raises(UsageError, match=r"^line 12: a prefix of 63 tokens, expected fewer than 63, the most that the"):
-        translator.translations(["a", "cat"], ["", "rot " * 63], first_line=10)
-    with pytest.raises(UsageError, match=r"^1 prefixes for 2 lines; give one for each$"):
-        translator.translations(["a", "cat"], ["rot"])
+def test_a_long_line_is_split_at_sentence_ends_and_joined_as_its_language_is_written(translator, tgt_lang, space):
+    data = translator.config.data.model_copy(update={"tgt_lang": tgt_lang})
+    config = translator.config.model_copy(update={"data": data})
+    other = Translator(translator.models, translator.tokenizer, config, translator.profile)
+    [found] = other.translations([" ".join(["the cat. the dog."] * 4)])
+    pieces = [other.tokenizer.decode_src(part.src_ids) for part in found.parts]
+    assert pieces == ["the cat", "the dog"] * 4, "no line of training has a full stop"
+    texts = [other.tokenizer.decode_tgt(part.hypotheses[0].ids) for part in found.parts]
+    assert all(texts) and found.text == space.join(f"{text}." for text in texts)

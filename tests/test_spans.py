@@ -1,8 +1,7 @@
 """Spans that are copied are found whole, and nothing else is; symbols stand for them and are put back."""
 
-from __future__ import annotations
-
 import random
+import re
 import time
 
 import pytest
@@ -33,7 +32,7 @@ from mt_cli.evaluation.robustness import with_typing_errors
         ("Nothing (here) at all, 12.5 times!", []),
     ],
 )  # fmt: skip
-def test_spans_are_found_whole(text: str, spans: list[str]) -> None:
+def test_spans_are_found_whole(text, spans):
     found = hold(text)
     assert found[1] == spans and len(held(found[0])) == len(spans)
     assert put_back(*found) == text
@@ -42,33 +41,32 @@ def test_spans_are_found_whole(text: str, spans: list[str]) -> None:
 
 
 @given(st.text(alphabet=st.sampled_from("ab %s{}<>&;😀\ue000\U000f0000\U00100000@.-1:/")))
-def test_every_text_comes_back_as_it_was(text: str) -> None:
+def test_every_text_comes_back_as_it_was(text):
     assert put_back(*hold(text)) == text
 
 
-@pytest.mark.parametrize("unit", ["😀", "< ", "<a ", "{", "a.b@", "w.-", "A1-", "1.", "<!--", "%", "\\", "😀 a "])
-def test_long_lines_take_little_time(unit: str) -> None:
+def test_long_lines_take_little_time():
     started = time.process_time()
-    text, spans = hold(unit * 20_000)
-    assert put_back(text, spans) == unit * 20_000
-    assert time.process_time() - started < 20  # a quadratic pattern takes minutes
+    for unit in ("😀", "< ", "<a ", "{", "a.b@", "w.-", "A1-", "1.", "<!--", "%", "\\", "😀 a "):
+        assert put_back(*hold(unit * 20_000)) == unit * 20_000
+    assert time.process_time() - started < 60  # a quadratic pattern takes minutes
 
 
-@pytest.mark.parametrize("n_before", [0, 65_530, 65_534, 70_000])
-def test_a_line_has_so_many_spans_and_the_others_are_text(n_before: int) -> None:
-    text, spans = hold("%s, " * 70_000, n_before=n_before)
-    assert len(spans) == len(held(text)) == max(0, 65_534 - n_before)
-    assert put_back(text, [*[""] * n_before, *spans]) == "%s, " * 70_000
+def test_a_line_has_so_many_spans_and_the_others_are_text():
+    for n_before in (0, 65_530, 65_534, 70_000):
+        text, spans = hold("%s, " * 70_000, n_before=n_before)
+        assert len(spans) == len(held(text)) == max(0, 65_534 - n_before)
+        assert put_back(text, [*[""] * n_before, *spans]) == "%s, " * 70_000
 
 
-def test_the_spans_of_a_sentence_get_the_first_symbols() -> None:
+def test_the_spans_of_a_sentence_get_the_first_symbols():
     text, spans = hold("%s a %d b %s")
     part, own = numbered_anew(text[2:])
     assert part == f"a {SYMBOLS[0]} b {SYMBOLS[1]}"
     assert put_back(numbered_back(f"{SYMBOLS[1]}, {SYMBOLS[0]}{SYMBOLS[5]}", own), spans) == "%s, %d"
 
 
-def test_a_pair_has_symbols_for_what_both_sides_have() -> None:
+def test_a_pair_has_symbols_for_what_both_sides_have():
     a, b = SYMBOLS[:2]
     assert hold_pair("%s und %d, siehe a@b.de", "%d and %s %s, see a@b.com") == (f"{a} und {b}, siehe a@b.de", f"{b} and {a} %s, see a@b.com")  # fmt: skip
     assert hold_pair("%s %s", "%s, %s") == (f"{a} {b}", f"{a}, {b}")
@@ -78,57 +76,43 @@ def test_a_pair_has_symbols_for_what_both_sides_have() -> None:
     assert src == tgt and len(held(src)) == N_SYMBOLS and "{n9}" in src
 
 
-# Variation ------------------------------------------------------------------------------------------------------------
+MADE_UP = {f"{a}a{b}o": f"{b}u{a}e" for a in "bdfgkl" for b in "mnprst"}
 
 
-LETTERS = "bdfgklmnprst"
-WORDS = {f"{a}a{b}o": f"{b}u{a}e" for a in LETTERS[:6] for b in LETTERS[6:]}
-
-
-def pairs() -> list[SentencePair]:
+def made_up_pairs(n_pairs: int) -> list[SentencePair]:
+    """Of a language that is translated word by word."""
     rng = random.Random(0)
-    chosen = [rng.sample(list(WORDS), rng.randint(3, 5)) for _ in range(600)]
-    return [SentencePair(" ".join(one), " ".join(WORDS[w] for w in one), i) for i, one in enumerate(chosen, 1)]
+    chosen = [rng.sample(list(MADE_UP), rng.randint(3, 5)) for _ in range(n_pairs)]
+    return [SentencePair(" ".join(one), " ".join(MADE_UP[w] for w in one), i) for i, one in enumerate(chosen, 1)]
 
 
-def test_symbols_stand_at_words_that_translate_each_other_in_the_order_of_the_source() -> None:
+def test_symbols_stand_at_words_that_translate_each_other_in_the_order_of_the_source():
     n_right = n_all = 0
-    for pair in varied(pairs(), has_symbols=True):
+    for pair in varied(made_up_pairs(600), has_symbols=True):
         symbols = held(pair.src)
         assert symbols == list(SYMBOLS[: len(symbols)]) and sorted(held(pair.tgt)) == symbols
         src, tgt = pair.src.split(), pair.tgt.split()
         for symbol in symbols:
             n_all += 1
-            before = [word for word in src[: src.index(symbol)] if word in WORDS]
-            n_right += [WORDS[word] for word in before] == [w for w in tgt[: tgt.index(symbol)] if w not in SYMBOLS]
+            before = [MADE_UP[word] for word in src[: src.index(symbol)] if word in MADE_UP]
+            n_right += before == [word for word in tgt[: tgt.index(symbol)] if word not in SYMBOLS]
     assert n_all > 300 and n_right > 0.95 * n_all
 
 
-def test_other_pairs_have_typing_errors_in_the_source_alone() -> None:
-    originals = {pair.line: pair for pair in pairs()}
-    found = list(varied(pairs(), has_symbols=False))
-    assert len(found) > 300
+def test_typing_errors_are_in_a_share_of_the_letters_of_the_source_alone():
+    found = list(varied(made_up_pairs(600), has_symbols=False))
+    originals = {pair.line: pair for pair in made_up_pairs(600)}
+    assert len(found) > 300 and found == list(varied(made_up_pairs(600), has_symbols=False)), "the same each time"
     assert all(pair.tgt == originals[pair.line].tgt and pair.src != originals[pair.line].src for pair in found)
-    assert found == list(varied(pairs(), has_symbols=False)), "the same each time"
-
-
-def test_typing_errors_are_in_a_share_of_the_letters_and_in_nothing_else() -> None:
     text, rng = "The quick brown fox, 42 times. " * 50, random.Random(1)
     changed = with_typing_errors(text, 0.05, rng)
-    assert changed != text and [char for char in changed if not char.isalpha()] == [char for char in text if not char.isalpha()]  # fmt: skip
+    assert changed != text and re.sub(r"[a-zA-Z]", "", changed) == re.sub(r"[a-zA-Z]", "", text)
     assert abs(len(changed) - len(text)) < 0.05 * len(text)
     assert with_typing_errors("我有一只猫。42", 1.0, rng) == "我有一只猫。42"
 
 
-# The search ----------------------------------------------------------------------------------------------------------
-
-
-def test_a_sentence_gets_its_own_symbols_once_and_no_others() -> None:
+def test_a_sentence_gets_its_own_symbols_once_and_no_others():
     constraints = Constraints(symbols=[[5], [5, 6]], all_symbols=[5, 6, 7])
     tokens = torch.tensor([[4, 4], [4, 5], [5, 6]])
     allowed = constraints.apply(torch.zeros(3, 9), tokens, [0, 1, 1]).isfinite()
-    assert [row[[EOS_ID, 5, 6, 7, 8]].tolist() for row in allowed] == [
-        [False, True, False, False, True],
-        [False, False, True, False, True],
-        [True, False, False, False, True],
-    ]
+    assert allowed[:, [EOS_ID, 5, 6, 7, 8]].int().tolist() == [[0, 1, 0, 0, 1], [0, 0, 1, 0, 1], [1, 0, 0, 0, 1]]

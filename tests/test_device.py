@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import MagicMock, Mock
 
 import pytest
 import torch
@@ -34,9 +34,7 @@ def test_a_cpu_computes_in_bf16_only_when_it_has_instructions_for_it(monkeypatch
 
 
 def test_a_device_that_does_not_work_is_refused_and_not_left_for_another(monkeypatch):
-    def ones(*sizes, device):
-        raise torch.AcceleratorError("CUDA error: no kernel image is available for execution on the device\nSearch for")
-
+    error = torch.AcceleratorError("CUDA error: no kernel image is available for execution on the device\nSearch for")
     torch.backends.cuda.enable_cudnn_sdp(True)
     assert choose_device("cpu") == torch.device("cpu")
     assert not torch.backends.cuda.cudnn_sdp_enabled(), "which plans anew for each shape"
@@ -51,23 +49,19 @@ def test_a_device_that_does_not_work_is_refused_and_not_left_for_another(monkeyp
         choose_device("mps")
     monkeypatch.setattr("mt_cli.device.n_processes", lambda: 1)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch, "ones", ones)
+    monkeypatch.setattr(torch, "ones", Mock(side_effect=error))
     with pytest.raises(UsageError, match=r"^device cuda cannot be used \(CUDA error: no kernel .*\); use device cpu$"):
         choose_device("auto")
 
 
 def test_bf16_is_asked_of_the_gpu_that_computes(monkeypatch):
-    asked = []
-
-    @contextlib.contextmanager
-    def current(device):
-        asked.append(device)
-        yield
-
+    current = MagicMock()
     monkeypatch.setattr(torch.cuda, "device", current)
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: len(asked) == 1)
+    monkeypatch.setattr(
+        torch.cuda, "is_bf16_supported", lambda including_emulation: current.return_value.__enter__.called
+    )
     assert choose_precision("auto", torch.device("cuda:1"))[0] == torch.bfloat16
-    assert asked == [torch.device("cuda:1")]
+    current.assert_called_once_with(torch.device("cuda:1"))
 
 
 class OneDevice(TorchDispatchMode):
@@ -84,8 +78,10 @@ class OneDevice(TorchDispatchMode):
         return function(*args, **(kwargs or {}))
 
 
-@pytest.mark.parametrize("is_fused", [False, True])
-@pytest.mark.parametrize(("dtype", "positions"), [(torch.bfloat16, "sinusoid"), (torch.float32, "rotary_cross")])
+@pytest.mark.parametrize(
+    ("dtype", "positions", "is_fused"),
+    [(torch.bfloat16, "sinusoid", True), (torch.float32, "rotary_cross", True), (torch.float32, "sinusoid", False)],
+)
 def test_a_step_elsewhere_than_on_the_cpu_is_all_there(monkeypatch, make_model, dtype, positions, is_fused):
     monkeypatch.setattr(F, "scaled_dot_product_attention", lambda *args, **kwargs: pytest.fail("cuda's alone is right"))
     monkeypatch.setattr(sys.modules["torch.optim.adam"], "_device_dtype_check_for_fused", lambda *args, **kwargs: None)
@@ -120,11 +116,13 @@ def test_float32_products_are_only_made_faster_where_they_stay_exact(monkeypatch
 
     monkeypatch.setattr(torch.Tensor, "__matmul__", product)
     before, on_gpu = products.fp32_precision, torch.backends.cuda.matmul.fp32_precision
-    products.fp32_precision = "ieee"
-    with fast_float32_products(torch.device("cpu")):
-        found = products.fp32_precision
-    after, products.fp32_precision = products.fp32_precision, before
-    assert (found, after, torch.backends.cuda.matmul.fp32_precision) == (expected, "ieee", on_gpu)
+    try:
+        products.fp32_precision = "ieee"
+        with fast_float32_products(torch.device("cpu")):
+            assert products.fp32_precision == expected
+        assert (products.fp32_precision, torch.backends.cuda.matmul.fp32_precision) == ("ieee", on_gpu)
+    finally:
+        products.fp32_precision = before
 
 
 def test_code_for_sizes_long_gone_does_not_stay_in_memory():

@@ -75,7 +75,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch) -> Clock:
     clock = Clock(monkeypatch)
-    clock.takes(0.05, Updates, "compute")
+    clock.takes(0.1, Updates, "compute")
     return clock
 
 
@@ -85,9 +85,6 @@ def records(run: Path) -> list[dict[str, Any]]:
 
 def copy_of(run: Path, name: str = "runs/tiny") -> RunDir:
     return RunDir(Path(shutil.copytree(run, name)))
-
-
-# Processes that are stopped ------------------------------------------------------------------------------------------
 
 
 def command_of(name: str, kind: str, *more: str) -> list[str]:
@@ -174,9 +171,6 @@ def scripted(monkeypatch):
         monkeypatch.setattr(validation, "scores_of", lambda *args, **kwargs: Scores(0.0, 0.0, None, {}))
 
     return script
-
-
-# Damage --------------------------------------------------------------------------------------------------------------
 
 
 def test_a_damaged_checkpoint_is_named_and_the_one_before_it_continued(tiny, trained_run, said):
@@ -297,9 +291,6 @@ def change_loss(monkeypatch):
         monkeypatch.setattr(update, "summed_loss", changed)
 
     return change
-
-
-# What is stopped, kept and refused -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("value", "where", "n_late"), [(math.inf, "loss", 1), (math.nan, "gradient", 0)])
@@ -510,9 +501,6 @@ def test_a_first_signal_asks_and_restores_the_default_for_the_second(monkeypatch
             signals.stop("saved")
         assert caught.value.exit_code == 143 and str(caught.value) == "saved; continue with: mt train a.yaml"
     assert signal.getsignal(signal.SIGINT) == signal.default_int_handler
-
-
-# The update ----------------------------------------------------------------------------------------------------------
 
 
 def test_two_halves_accumulated_are_one_whole_batch(tiny, monkeypatch):

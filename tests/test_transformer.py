@@ -13,8 +13,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 from conftest import randomize
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from mt_cli.config import ModelConfig
@@ -62,9 +60,6 @@ def copy_weights(ours: Transformer, theirs: nn.Module) -> None:
     ours.load_state_dict(weights)
 
 
-# Against torch.nn.Transformer ----------------------------------------------------------------------------------------
-
-
 def torch_transformer(norm: str) -> tuple[nn.TransformerEncoder, nn.TransformerDecoder]:
     """As `nn.Transformer` builds them. With post-norm it normalizes once more at the end, which the paper does not."""
     options: dict[str, Any] = {"dropout": 0.0, "batch_first": True, "norm_first": norm == "pre"}
@@ -90,9 +85,6 @@ def test_the_whole_model_equals_torch_transformer_with_the_same_weights(norm, ma
         memory_key_padding_mask=is_src_padding,
     )
     torch.testing.assert_close(logits_of(ours, *batch), hidden @ ours.projection.weight.T, rtol=0, atol=FLOAT32)
-
-
-# The model of post 001 -----------------------------------------------------------------------------------------------
 
 
 class Post001:
@@ -257,9 +249,6 @@ def test_the_switches_of_post_001_give_the_logits_and_all_attention_weights_of_i
         for layer, their_layer in zip(found, expected, strict=True):
             rows, their_rows = layer.transpose(1, 2)[is_query], their_layer.transpose(1, 2)[is_query]
             torch.testing.assert_close(rows, their_rows, rtol=0, atol=FLOAT32)
-
-
-# The model of post 003 -----------------------------------------------------------------------------------------------
 
 
 class Post003:
@@ -455,9 +444,6 @@ def test_while_training_every_dropout_of_post_003_stands_in_its_place(make_model
     torch.testing.assert_close(logits_of(ours.train(), *batch), expected, rtol=0, atol=FLOAT32)
 
 
-# Sharing, scaling, beginning -----------------------------------------------------------------------------------------
-
-
 def test_tied_embeddings_are_one_parameter(make_model):
     for tie, is_target_shared, is_source_shared in (("none", 0, 0), ("target", 1, 0), ("all", 1, 1)):
         model = make_model(tie_embeddings=tie)
@@ -499,9 +485,6 @@ def test_every_matrix_begins_within_the_bounds_of_xavier_and_fills_them(switches
     assert len(matrices) >= 4 + 8 + 4 + 1  # of three attentions, two feed-forwards, an embedding
 
 
-# Attention weights ---------------------------------------------------------------------------------------------------
-
-
 def test_the_weights_of_every_layer_are_returned_and_change_no_logit(switches, make_model, batch):
     model = make_model(**switches)
     hidden, weights = model.forward_with_weights(*batch)
@@ -516,21 +499,6 @@ def test_the_weights_of_every_layer_are_returned_and_change_no_logit(switches, m
         for layer in found:
             assert layer.shape == shape and layer.masked_select(~mask).eq(0).all()
             torch.testing.assert_close(layer.sum(-1), torch.ones(shape[:3]))
-
-
-# What must hold in every variant -------------------------------------------------------------------------------------
-
-IDS = st.lists(st.integers(4, 10), min_size=0, max_size=6)
-
-
-@settings(max_examples=20, deadline=None, derandomize=True)
-@given(st.lists(st.tuples(IDS, IDS), min_size=1, max_size=4), st.sampled_from(["pre", "post"]))
-def test_any_batch_gives_each_sentence_its_own_logits(make_model, batch_of, pairs, norm):
-    model = make_model(norm=norm)
-    together = logits_of(model, *batch_of(pairs))
-    for row, pair in enumerate(pairs):
-        alone = logits_of(model, *batch_of([pair]))[0]
-        torch.testing.assert_close(together[row, : len(alone)], alone, rtol=0, atol=FLOAT32)
 
 
 def test_gradients_reach_every_parameter(switches, make_model, batch_of):

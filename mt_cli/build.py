@@ -228,7 +228,7 @@ def _train_in(
             ranks.first(lambda: _conclude(trainer, run, is_new=True))
         if ranks.is_first and join is not None:
             from mt_cli.explain.estimate import keep_estimate
-            from mt_cli.training.search_choice import keep_search
+            from mt_cli.training.validation import keep_search
 
             keep_search(run, data.pairs, lambda: signals.is_stopping)
             if not isinstance(given.data, SeveralPairs):

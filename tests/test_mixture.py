@@ -12,7 +12,7 @@ from mt_cli.corpus_config import grouped, read_config
 from mt_cli.data.distance import gap, other_writing
 from mt_cli.errors import DataError, UsageError
 from mt_cli.run.run_dir import RunDir
-from mt_cli.training.search_choice import Tried, best_of
+from mt_cli.training.validation import Tried, best_of
 
 ALPHABETS = {"es": "aeiousrnltdcmp", "gn": "aeoumbpykhãĩ'", "hch": "aeiu+ktmnrwyxp", "aym": "aiuqxtnkswpchj"}
 SMALL = options(

@@ -135,11 +135,15 @@ def fixed_batches(dataset: TokenDataset | Mixture, batch_tokens: int) -> list[li
 def _batches(
     dataset: TokenDataset | Mixture, indices: Lengths, batch_tokens: int, tie_break: npt.NDArray[np.float64]
 ) -> list[list[int]]:
-    """The pairs in the order of `_by_length`, cut into batches."""
+    """The pairs cut into batches in this order: by target length, then by source length, up for one target length and down for the
+    next, so that a batch of two lengths has little padding. Pairs with far longer sources, which would pad their batch, come
+    last, the longest first."""
     if not len(indices):
         return []
     src, tgt = (length + 1 for length in dataset.lengths(indices))
-    order = _by_length(src, tgt, tie_break)
+    is_apart = src - tgt > np.quantile(src - tgt, 1 - _SHARE_APART)
+    second = np.where(is_apart, -tgt, np.where(tgt % 2, src, -src))
+    order = np.lexsort((tie_break, second, np.where(is_apart, -src, tgt), is_apart))
     batches, start, longest_src, longest_tgt = list[list[int]](), 0, 0, 0
     for end, (n_src, n_tgt) in enumerate(zip(src[order].tolist(), tgt[order].tolist(), strict=True)):
         longest_src, longest_tgt = max(longest_src, n_src), max(longest_tgt, n_tgt)
@@ -148,15 +152,6 @@ def _batches(
             batches.append(indices[order[start:end]].tolist())
             start, longest_src, longest_tgt = end, n_src, n_tgt
     return [*batches, indices[order[start:]].tolist()]
-
-
-def _by_length(src: Lengths, tgt: Lengths, tie_break: npt.NDArray[np.float64]) -> npt.NDArray[np.intp]:
-    """The order of the pairs: by target length, then by source length, up for one target length and down for the next, so that a
-    batch of two lengths has little padding. Pairs with far longer sources, which would pad their batch, come last, the longest first."""
-    is_apart = src - tgt > np.quantile(src - tgt, 1 - _SHARE_APART)
-    first = np.where(is_apart, -src, tgt)
-    second = np.where(is_apart, -tgt, np.where(tgt % 2, src, -src))
-    return np.lexsort((tie_break, second, first, is_apart))
 
 
 def batches_by_length(lengths: Sequence[int]) -> Iterator[list[int]]:

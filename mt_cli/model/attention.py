@@ -164,11 +164,6 @@ class PackedMask(NamedTuple):
 Mask = Tensor | PackedMask | None
 
 
-def positions_in(mask: Mask) -> Tensor | None:
-    """The positions of packed queries (N,); None where each row is a sentence, whose positions its ids tell."""
-    return mask.queries.positions if isinstance(mask, PackedMask) else None
-
-
 def attend_packed(query: Tensor, key: Tensor, value: Tensor, mask: PackedMask, temperature: float) -> Tensor:
     """The same for sentences in one row: query (1,H,T,K), key (1,H,S,K), value (1,H,S,K) -> output (1,H,T,K). The kernel
     goes from sentence to sentence, so that no pair of sentences costs anything."""

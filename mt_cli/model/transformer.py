@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mt_cli.config import ModelConfig
-from mt_cli.model.attention import Mask, positions_in
+from mt_cli.model.attention import Mask, PackedMask
 from mt_cli.model.embeddings import Embeddings
 from mt_cli.model.layers import DecoderLayer, EncoderLayer, dropout_rate, layer_norm
 from mt_cli.model.positions import positions_of
@@ -100,7 +100,8 @@ class Transformer(nn.Module):
 
     def encode(self, src_ids: Tensor, src_mask: Mask, return_weights: bool = False) -> tuple[Tensor, list[Tensor]]:
         """The memory (B,S,D) that the decoder attends to and, if `return_weights`, each layer's (B,H,S,S)."""
-        x, all_weights = self.src_embeddings(src_ids, positions_in(src_mask)), []
+        positions = src_mask.queries.positions if isinstance(src_mask, PackedMask) else None  # which ids in rows tell
+        x, all_weights = self.src_embeddings(src_ids, positions), []
         for layer in self.encoder_layers:
             x, weights = layer(x, src_mask, return_weights)
             all_weights.append(weights)
@@ -111,7 +112,8 @@ class Transformer(nn.Module):
     ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
         """The hidden states (B,T,D) of all target positions at once and, if `return_weights`, each layer's weights of
         self-attention (B,H,T,T) and of cross-attention (B,H,T,S)."""
-        x, self_weights, cross_weights = self.tgt_embeddings(tgt_in, positions_in(tgt_mask)), [], []
+        positions = tgt_mask.queries.positions if isinstance(tgt_mask, PackedMask) else None
+        x, self_weights, cross_weights = self.tgt_embeddings(tgt_in, positions), [], []
         for layer in self.decoder_layers:
             x, own, cross = layer(x, memory, src_mask, tgt_mask, return_weights)
             self_weights.append(own)

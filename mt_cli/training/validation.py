@@ -81,10 +81,6 @@ def _format(figures: dict[str, float]) -> str:
     return f"dev loss {figures['dev_loss']:.3f}, BLEU {figures['bleu']:.2f}, chrF {figures['chrf']:.2f}"
 
 
-class _Stopped(Exception):
-    pass
-
-
 def validate(state: TrainingState, data: PreparedData, is_stopping: Callable[[], bool]) -> Validation | None:
     """Translates dev with the candidate of the lower loss. None once `is_stopping`. Raises FloatingPointError for a NaN loss."""
     candidates, n_tokens = state.candidates, state.config.training.batch_tokens
@@ -96,7 +92,7 @@ def validate(state: TrainingState, data: PreparedData, is_stopping: Callable[[],
         def on_batch(n_sentences: int) -> None:
             bar.update(n_sentences)
             if is_stopping():
-                raise _Stopped
+                raise Interrupted("the validation was stopped")
 
         def translated(pair: PreparedPair, loss: float, model: Transformer) -> PairValidation:
             tokenizer = data.tokenizer.towards(pair.data.tgt_lang)
@@ -123,7 +119,7 @@ def validate(state: TrainingState, data: PreparedData, is_stopping: Callable[[],
             model = candidates[weights]
             train_loss = mean_loss(model, sample, n_tokens, on_batch)
             by_pair = [translated(*one, model) for one in zip(data.pairs, losses[weights], strict=True)]
-        except _Stopped:
+        except Interrupted:
             return None
     return Validation(weights, train_loss, by_pair)
 

@@ -54,6 +54,7 @@ class Translator(Searcher):
         self.n_positions = min(model.positions.n_positions for model in models)
         self._max_tokens = min(config.data.max_length, self.n_positions - 1)
         self._splitter = LineSplitter(tokenizer, self._max_tokens, profile, config.data.tgt_lang)
+        self.split = self._splitter.split  # a line into the parts in which it is translated
         self.has_learnt_terms = config.data.terms > 0 and tokenizer.has_term_symbols
 
     @classmethod
@@ -131,10 +132,6 @@ class Translator(Searcher):
             _joined(normalize(line), source, of_line, [next(texts) for _ in of_line], settings.n_best)
             for line, source, of_line in zip(lines, sources, parts, strict=True)
         ]
-
-    def split(self, line: str, markup: Markup | None = None) -> SourceLine:
-        """The parts in which a line is translated: none for a blank one, usually one."""
-        return self._splitter.split(line, markup)
 
     def encode_pair(self, src: str, tgt: str) -> tuple[list[int], list[int]]:
         """The ids of both sides, without begin and end symbols."""

@@ -69,9 +69,6 @@ def test_pairs_that_are_no_translations_are_left_out_and_counted(tiny):
     assert chosen.n_trained == 200
 
 
-# What the reverse model is trained with ------------------------------------------------------------------------------
-
-
 def test_the_reverse_model_has_the_same_text_with_its_sides_exchanged(tiny):
     config = load_config(Path("tiny.yaml"), ["data.monolingual.tgt=news.de", "training.minutes=30"])
     back = reverse_config(config, RunDir(Path("back")))
@@ -146,8 +143,6 @@ def test_a_synthetic_corpus_alone_is_refused():
     told = "data.train: no corpus to hold a dev set out of; give data.dev, or leave out hold_out: false"
     assert told_of(train=lists) == [told] and told_of(train=lists, dev=["dev.es", "dev.gn"]) == []
 
-
-# A whole training ----------------------------------------------------------------------------------------------------
 
 LIFE = {
     "data.monolingual": "{tgt: news.de}", "model.dropout": 0.2, "training.max_steps": 4, "training.n_samples": 0,

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 import torch
 from test_positions import encoding
-from torch import Tensor, nn
+from torch import nn
 
 from mt_cli.config_file import load_config
 from mt_cli.data.batching import source_batch
@@ -81,30 +79,3 @@ def test_padding_gets_no_gradient_and_stays_zero() -> None:
     assert module.token.weight.grad[7].ne(0).any()
     optimizer.step()
     assert module.token.weight[PAD].eq(0).all()
-
-
-@pytest.fixture
-def as_post_003() -> tuple[Embeddings, Callable[[Tensor], Tensor]]:
-    """Embeddings, and the beginning of `Encoder.forward` in post 003 with the same weights and dropout."""
-    norm = nn.LayerNorm(16, eps=1e-6)
-    nn.init.normal_(norm.weight)
-    nn.init.normal_(norm.bias)
-    module = embeddings(16, norm=norm, dropout=0.4)
-    return module, lambda ids: norm(module.dropout(module.token(ids) + module.positions.table[1 : 1 + ids.size(1)]))
-
-
-IDS = torch.tensor([[5, 6, 7], [8, 9, 10]])
-
-
-def test_the_norm_after_the_embedding_is_that_of_post_003(as_post_003) -> None:
-    ours, theirs = as_post_003
-    ours.eval()
-    torch.testing.assert_close(ours(IDS), theirs(IDS), rtol=0, atol=FLOAT32)
-
-
-def test_while_training_the_dropout_comes_before_the_norm_as_in_post_003(as_post_003) -> None:
-    found = []
-    for embed in as_post_003:
-        torch.manual_seed(1)
-        found.append(embed(IDS))
-    torch.testing.assert_close(*found, rtol=0, atol=FLOAT32)

@@ -41,13 +41,6 @@ def test_the_table_made_in_log_space_is_the_formula_with_powers(d_model, first_p
         np.testing.assert_allclose(table[row], expected, rtol=0, atol=1e-7)  # half a unit of float32 at 1
 
 
-def test_the_table_is_that_of_post_001():
-    """`get_sin_enc_table` of the book that post 001 is from; the post reads rows 1 .. length of it."""
-    table = np.array([[position / np.power(10000, 2 * (j // 2) / 16) for j in range(16)] for position in range(33)])
-    table[:, 0::2], table[:, 1::2] = np.sin(table[:, 0::2]), np.cos(table[:, 1::2])
-    np.testing.assert_allclose(sinusoid_table(32, 16, first_position=1)[1:], table[1:], rtol=0, atol=1e-7)
-
-
 def test_the_table_is_that_of_post_002():
     pe = torch.zeros(512, 16)
     position = torch.arange(0, 512).float().unsqueeze(1)

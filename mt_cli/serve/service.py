@@ -181,7 +181,7 @@ def route(service: Service, api: Api, endpoint: Endpoint) -> Route:
             response = found if isinstance(found, Response) else JSONResponse(found)
         except Refused as error:
             response = api.error(error.status, error.message, error.retry_after)
-        except UsageError as error:
+        except (DataError, UsageError) as error:
             response = api.error(400, f"Invalid request: {error}")
         except TimeoutError:
             response = api.error(408, f"the body took longer than {access.max_seconds:g} s")
@@ -247,7 +247,7 @@ _corrections_lock = threading.Lock()
 
 
 async def translated_file(asked: Asked) -> tuple[str, bytes]:
-    """The name and the content of the translation of the parameter `file`. Raises Refused for one that cannot be read."""
+    """The name and the content of the translation of the parameter `file`. Raises Refused, DataError and UsageError for one that cannot be read or written."""
     pair, file, column = asked.pair(), asked.parameters.get("file"), asked.parameters.get("column")
     if not isinstance(file, UploadFile) or not file.filename:
         raise Refused(400, "Invalid request: missing file parameter")
@@ -256,10 +256,7 @@ async def translated_file(asked: Asked) -> tuple[str, bytes]:
     if suffix not in FORMATS:
         raise Refused(400, f"Invalid file format; known are {', '.join([*SUFFIXES, *TABLES])}")
     column = column if isinstance(column, str) and column else None
-    try:
-        document = await asyncio.to_thread(read_document, await file.read(), f"file{suffix}", column)
-    except (DataError, UsageError) as error:
-        raise Refused(400, str(error)) from None
+    document = await asyncio.to_thread(read_document, await file.read(), f"file{suffix}", column)
     made: list[Written | None] = [None] * len(document.segments)
     wanted = [i for i, one in enumerate(document.segments) if one.is_asked]
     for markup in {document.segments[i].markup for i in wanted}:

@@ -75,7 +75,6 @@ CORE := config corpus dataset batching splitting schedule metrics run_dir
 test-other-systems: $(VENV)/installed-dev
 	PYTHONPATH=tests PYTHONIOENCODING=cp1252 $(VENV)/bin/python -m pytest -p other_systems $(CORE:%=tests/test_%.py) \
 	    --deselect tests/test_corpus.py::test_missing_files_and_folders_are_named \
-	    --deselect tests/test_dataset.py::test_a_dataset_in_memory_is_like_one_in_a_folder \
 	    --deselect tests/test_run_dir.py::test_a_damaged_best_checkpoint_is_reported_when_training_continues
 
 test-slow: $(VENV)/installed-dev

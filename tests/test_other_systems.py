@@ -19,9 +19,9 @@ from pathlib import Path
 from crash_points import kill_after
 from mt_cli.__main__ import main
 from mt_cli.explain import estimate
-from mt_cli.training import search_choice
+from mt_cli.training import validation
 
-estimate.keep_estimate = search_choice.keep_search = lambda *_: None  # they take as long as the training
+estimate.keep_estimate = validation.keep_search = lambda *_: None  # they take as long as the training
 
 def check(code, *arguments):
     sys.argv = ["mt", *arguments]

@@ -303,18 +303,18 @@ def test_a_signal_while_it_translates_keeps_what_is_done(nursery, stages):
 def test_text_in_the_source_language_teaches_the_way_back(nursery, folder):
     """The reverse model is a run with monolingual text itself, and is killed while its own reverse model translates for it."""
     text = "{tgt: news.de, src: news.en}"
-    assert train(nursery, "both", monolingual=text) == 0, nursery.said
+    assert train(nursery, "both", monolingual=text, steps=30) == 0, nursery.said
     of_back = RunDir(folder / "both" / "back").load_config().data
     assert of_back.monolingual == Monolingual(tgt=["news.en"])
     made = read_lines(folder / "both" / "back" / "synthetic" / "tgt.en")
     assert made and set(made) <= set(read_lines(folder / "news.en"))
-    assert train(nursery, "both-killed", killed("translating"), monolingual=text) == -signal.SIGKILL
+    assert train(nursery, "both-killed", killed("translating"), monolingual=text, steps=30) == -signal.SIGKILL
     assert (folder / "both-killed" / "back" / "back").exists()
     assert not (folder / "both-killed" / "back" / "checkpoints").exists()
-    assert train(nursery, "both-killed", monolingual=text) == 0, nursery.said
+    assert train(nursery, "both-killed", monolingual=text, steps=30) == 0, nursery.said
     assert same(folder / "both-killed", folder / "both")
     assert same(folder / "both-killed" / "back", folder / "both" / "back")
-    assert train(nursery, "both", monolingual="{tgt: news.de}") == 1
+    assert train(nursery, "both", monolingual="{tgt: news.de}", steps=30) == 1
     assert "data.monolingual.src is null here, given there" in nursery.said
 
 

@@ -30,22 +30,10 @@ def content(data: PreparedData) -> list[TokenPair]:
     return [data.train.pair(i) for i in range(len(data.train))]
 
 
-@pytest.fixture
-def n_readings(monkeypatch) -> Counter[str]:
-    """How often each file was read as text so far."""
-    counts, real = Counter[str](), corpus.raw_lines
-
-    def raw_lines(path):
-        counts[path.name] += 1
-        return real(path)
-
-    monkeypatch.setattr(corpus, "raw_lines", raw_lines)
-    return counts
-
-
-@pytest.mark.parametrize("joint", ["true", "false"])
-def test_the_first_start_reads_each_text_once(tiny, n_readings, joint):
-    settings = [f"tokenizer.joint={joint}", *(["model.tie_embeddings=target"] if joint == "false" else [])]
+@pytest.mark.parametrize("settings", [[], ["tokenizer.joint=false", "model.tie_embeddings=target"]])
+def test_the_first_start_reads_each_text_once(tiny, monkeypatch, settings):
+    n_readings, real = Counter[str](), corpus.raw_lines
+    monkeypatch.setattr(corpus, "raw_lines", lambda path: n_readings.update([path.name]) or real(path))
     data = prepared(*settings)
     assert n_readings == {f"{name}.{side}": 1 for name in ("train", "dev", "test") for side in ("en", "de")}
     assert len(data.train) == 200 and len(data.pairs[0].dev) == len(data.pairs[0].dev_pairs) == 12
@@ -57,12 +45,17 @@ def test_the_first_start_reads_each_text_once(tiny, n_readings, joint):
     assert content(again) == content(data) and again.pairs[0].profile == data.pairs[0].profile
 
 
-def test_other_settings_before_the_first_checkpoint_make_what_depends_on_them_anew(tiny):
+def test_other_settings_make_what_depends_on_them_anew_and_a_copy_that_was_left_is_no_obstacle(tiny):
     data = prepared()
     shorter = prepared("data.dedup=true")
     assert len(shorter.train) < len(data.train) and shorter.tokenizer.sha256 == data.tokenizer.sha256
     assert prepared("tokenizer.algorithm=bpe").tokenizer.sha256 != data.tokenizer.sha256
     assert content(prepared()) == content(data)
+    Path("other/cache").mkdir(parents=True)
+    Path("precious").write_text("mine")
+    Path("other/cache/train.txt").symlink_to(Path("precious").resolve())
+    prepared(run="other")
+    assert Path("precious").read_text() == "mine" and not Path("other/cache/train.txt").exists()
 
 
 def test_targets_keep_their_no_break_spaces(tiny, make_model):
@@ -128,14 +121,6 @@ def test_a_problem_is_told_once_and_those_of_all_sets_together(tiny):
     Path("dev.en").write_text("more\n")
     with pytest.raises(DataError, match=r"^dev\.en has 1 lines.*\ntrain\.en:\d+: invalid UTF-8 "):
         prepared()
-
-
-def test_a_copy_that_a_killed_process_left_is_no_obstacle_and_leads_nowhere(tiny):
-    Path("run/cache").mkdir(parents=True)
-    Path("precious").write_text("mine")
-    Path("run/cache/train.txt").symlink_to(Path("precious").resolve())
-    prepared()
-    assert Path("precious").read_text() == "mine" and not Path("run/cache/train.txt").exists()
 
 
 SHA = "0" * 64

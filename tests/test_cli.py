@@ -201,15 +201,12 @@ def test_ten_megabytes_pass_in_bounded_memory(mt_process, trained_run, tmp_path,
     assert usage.ru_maxrss < 2_500_000  # KB; torch alone has 300,000
 
 
-def test_a_line_longer_than_training_lines_is_split_and_said(mt, trained_run):
+def test_a_line_that_is_longer_is_split_and_one_that_is_not_utf_8_stops_with_its_number(mt, trained_run, tmp_path):
     answer = mt("translate", trained_run, stdin=b"cat\n" + b"the cat sees the dog. " * 20 + b"\ndog\n")
     assert answer.code == 0 and len(answer.lines) == 3
     assert re.fullmatch(r"note: stdin:2: longer than .*; translated in \d+ parts, and .*\n", answer.err.decode())
     assert len(answer.lines[1].split()) >= 20, "all parts are there"
     assert (answer.lines[0], answer.lines[2]) == ("Katze", "Hund")
-
-
-def test_a_line_that_is_not_utf_8_stops_with_its_number_and_the_remedy(mt, trained_run, tmp_path):
     out = tmp_path / "out"
     for content, said in (
         ("cat\n".encode("utf-16"), "1: UTF-16 text"),
@@ -526,11 +523,23 @@ def test_scores_are_those_of_the_same_lines_wherever_the_source_comes_from(mt, t
     assert both.code == 0 and both.out != piped.out and len(both.lines) == 12
 
 
-def test_every_key_of_decoding_is_an_option(mt):
+def test_every_key_of_decoding_is_an_option_and_each_mistake_and_what_has_no_effect_is_known(mt):
     for command in ("translate", "evaluate"):
         text = mt(command, "--help").out.decode()
         for key in DecodingConfig.model_fields:
             assert (f"  --{key.replace('_', '-')} " in text) == (command == "translate" or key != "n_best"), key
+    for given_keys, unused in (
+        ({}, {"temperature", "top_k", "top_p", "seed", "length_penalty", "length_normalization"}),
+        ({"beam_size": 2}, {"temperature", "top_k", "top_p", "seed"}),
+        ({"sample": True}, {"beam_size", "length_penalty", "length_normalization"}),
+    ):
+        assert set(DecodingConfig(**given_keys).keys_without_effect()) == unused
+    both = read_search_options({"beam_size": 3}, ["decoding.beam_size=4", "decoding.max_length_ratio=null"])
+    assert both == {"beam_size": 3, "max_length_ratio": None}
+    with pytest.raises(ConfigError) as caught:
+        read_search_options({"top_p": 2.0}, ["decoding.seed=x", "decoding.seed", "model.dropout=0", "nothing=1"])
+    sets = [f"--set {one}" for one in ("decoding.seed", "model.dropout=0", "nothing=1")]
+    assert [problem.split(": ")[0] for problem in caught.value.args] == [*sets, "--top-p 2.0", "--set decoding.seed=x"]
 
 
 TRIAL = """if True:
@@ -575,24 +584,6 @@ def test_a_new_key_is_at_once_an_option_of_every_command(mt_process, tiny, train
     Path("RUN").symlink_to(trained_run)
     out, err = mt_process(*arguments, before=TRIAL).communicate()
     assert told in (out + err).decode()
-
-
-def test_options_and_sets_become_keys_and_every_mistake_is_reported():
-    both = read_search_options({"beam_size": 3}, ["decoding.beam_size=4", "decoding.max_length_ratio=null"])
-    assert both == {"beam_size": 3, "max_length_ratio": None}
-    with pytest.raises(ConfigError) as caught:
-        read_search_options({"top_p": 2.0}, ["decoding.seed=x", "decoding.seed", "model.dropout=0", "nothing=1"])
-    sets = [f"--set {one}" for one in ("decoding.seed", "model.dropout=0", "nothing=1")]
-    assert [problem.split(": ")[0] for problem in caught.value.args] == [*sets, "--top-p 2.0", "--set decoding.seed=x"]
-
-
-def test_keys_that_a_search_does_not_use_are_known():
-    for given_keys, unused in (
-        ({}, {"temperature", "top_k", "top_p", "seed", "length_penalty", "length_normalization"}),
-        ({"beam_size": 2}, {"temperature", "top_k", "top_p", "seed"}),
-        ({"sample": True}, {"beam_size", "length_penalty", "length_normalization"}),
-    ):
-        assert set(DecodingConfig(**given_keys).keys_without_effect()) == unused
 
 
 def test_what_set_asks_for_is_what_the_option_asks_for(mt, tiny, trained_run):

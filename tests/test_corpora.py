@@ -69,7 +69,7 @@ def test_the_pairs_of_all_corpora_are_one_text_and_each_knows_its_corpus_and_lin
     assert len({TrainingText(data_of(*corpora)).sha256() for corpora in (TWO, TWO[::-1], TWO[:1], TWO[1:])}) == 4
 
 
-def test_a_table_of_pairs_names_their_corpora_and_is_read_back():
+def test_a_table_of_pairs_names_their_corpora_and_is_read_back_and_a_place_takes_a_byte():
     pairs = [SentencePair("a", "b", 3), SentencePair("a", "b", 9), SentencePair("a", "b", 3, corpus=1)]
     for data, own in ((data_of("a.en", "a.de"), ["", ""]), (data_of(*TWO), ["\t1\ta.en", "\t2\tb.tsv"])):
         n = len(data.corpora) + 1
@@ -79,9 +79,6 @@ def test_a_table_of_pairs_names_their_corpora_and_is_read_back():
     assert table.splitlines()[-1] == "3\tcopied\ta\tb\t2\tb.tsv"
     with pytest.raises(ValueError):
         places_in_table(iter(()))
-
-
-def test_places_take_a_byte_for_each_line():
     tracemalloc.start()
     places = Places((corpus, line) for corpus in (0, 3) for line in range(1, 100_000, 2))
     assert tracemalloc.get_traced_memory()[0] < 3 << 17
@@ -196,7 +193,7 @@ def test_the_opposite_direction_is_refused_by_name_in_each_set(files, change):
             refuse_exchanged(data)
 
 
-def test_what_does_not_say_exactly_the_opposite_is_taken(files):
+def test_what_does_not_say_exactly_the_opposite_is_taken_and_a_list_of_words_as_the_message_advises(files):
     for change in (
         {"train": ["turned.tsv"], "columns": "2,1"},
         {"src_lang": "de", "tgt_lang": "en", "train": ["turned.tsv"]},
@@ -204,6 +201,12 @@ def test_what_does_not_say_exactly_the_opposite_is_taken(files):
         {"src_lang": "fr", "train": ["train.de", "train.en"]},  # other languages are warned of
     ):
         refuse_exchanged(config_of(STRAIGHT | change).data)
+    Path("words.csv").write_text("bird,Vogel,x\nfish,Fisch,y\n")
+    for columns in (None, "1,9"):
+        words = {"files": ["words.csv"], "columns": columns}
+        with pytest.raises(MTError, match=r"such as .*--set data\.words\.columns=1,2\)"):
+            refuse_exchanged(config_of(STRAIGHT | {"words": words}).data)
+    refuse_exchanged(config_of(STRAIGHT | {"words": {"files": ["words.csv"]}}, ["data.words.columns=1,2"]).data)
 
 
 def test_the_check_and_a_training_refuse_it_and_take_what_the_message_advises(files, tmp_path, mt):
@@ -217,15 +220,6 @@ def test_the_check_and_a_training_refuse_it_and_take_what_the_message_advises(fi
     answer = mt(*command)
     assert answer.code == 2 and "--columns 2,1" in answer.said[-1]
     assert mt(*command, "--columns", "2,1").code != 2
-
-
-def test_the_columns_of_a_list_of_words_are_chosen_as_the_message_advises(files):
-    Path("words.csv").write_text("bird,Vogel,x\nfish,Fisch,y\n")
-    for columns in (None, "1,9"):
-        words = {"files": ["words.csv"], "columns": columns}
-        with pytest.raises(MTError, match=r"such as .*--set data\.words\.columns=1,2\)"):
-            refuse_exchanged(config_of(STRAIGHT | {"words": words}).data)
-    refuse_exchanged(config_of(STRAIGHT | {"words": {"files": ["words.csv"]}}, ["data.words.columns=1,2"]).data)
 
 
 OWN_SETS = ["data.dev=null", "data.test={}"]
@@ -244,16 +238,13 @@ def texts(data: PreparedData, first: int = 200) -> list[tuple[str, str]]:
     return [(data.tokenizer.decode_src(pair.src), data.tokenizer.decode_tgt(pair.tgt)) for pair in pairs]
 
 
-def test_each_entry_is_trained_on(words, caplog):
+def test_each_entry_is_trained_on_but_has_no_larger_share_of_an_epoch_than_it_may_have(words, caplog):
     caplog.set_level("INFO")
     data = with_words()
     assert len(data.train) == 200 + 343
     assert "words: 343 of 343 pairs kept" in caplog.text
     assert [data.train.format_location(index) for index in (0, 200, 201)] == ["1", "words.tsv:1", "words.tsv:2"]
     assert texts(data)[1] == ("red red cat", "rot rot Katze")
-
-
-def test_it_has_no_larger_share_of_an_epoch_than_it_may_have(words):
     for share, n_words in ((0.1, 22), (0.5, 200)):
         data = with_words(words=f"{{files: words.tsv, share: {share}}}", run=f"run-{share}")
         epochs = [data.train.blocks(seed=1, epoch=epoch) for epoch in range(40)]

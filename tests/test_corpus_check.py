@@ -144,9 +144,8 @@ def test_lines_that_are_not_utf_8_are_reported_and_dropped(corpus):
             quick_check(of(corpus(train), dev=corpus(dev, "dev")))
 
 
-@pytest.mark.parametrize(
-    ("kind", "pairs"),
-    [
+def test_what_makes_the_result_of_a_training_worthless_is_fatal(look):
+    for kind, pairs in (
         ("copied", PLAIN[:120] + [(src, src) for src, _ in PLAIN]),
         ("mojibake", PLAIN[:120] + [(src, tgt + " grÃ¼n") for src, tgt in PLAIN]),
         ("empty", PLAIN[:120] + [(src, "") for src, _ in PLAIN]),
@@ -154,12 +153,10 @@ def test_lines_that_are_not_utf_8_are_reported_and_dropped(corpus):
         ("too_few", PLAIN[:3] * 100),
         ("too_few", [(src, "Regen.") for src, _ in PLAIN]),
         ("same_words", [(src, other) for (src, _), (other, _) in pairwise(PLAIN)]),
-    ],
-)
-def test_what_makes_the_result_of_a_training_worthless_is_fatal(look, kind, pairs):
-    report = look(pairs)
-    assert kind in kinds(report) and report.is_fatal and "Reached elsewhere" not in str(report)
-    assert kind == "debris" or the(report, kind).severity == "fatal"
+    ):
+        report = look(pairs)
+        assert kind in kinds(report) and report.is_fatal and "Reached elsewhere" not in str(report)
+        assert kind == "debris" or the(report, kind).severity == "fatal"
 
 
 def test_two_spellings_of_a_character_are_reported_with_both_counts_unless_dev_settles_them(look):
@@ -293,7 +290,7 @@ def test_a_notebook_gets_what_mt_check_prints_of_one_language_pair(mt, tiny, ali
         check(load_config(Path("pairs.yaml")))
 
 
-def test_mt_check_prints_a_table_or_json_and_ends_with_1_when_the_result_would_be_worthless(mt, corpus, aligned):
+def test_mt_check_prints_a_table_or_json_of_all_sets_and_writes_what_it_would_drop(mt, corpus, aligned, tmp_path):
     files = corpus([*PLAIN, PLAIN[0]])
     answer = mt("check", *files)
     assert (answer.code, answer.err) == (0, b"") and b"source (en)" in answer.out and b"too few" in answer.out
@@ -303,9 +300,6 @@ def test_mt_check_prints_a_table_or_json_and_ends_with_1_when_the_result_would_b
     assert report["dropped"] == [[201, "repeated"]] and report["n_distinct"] == 200
     assert {"too_few", "repeated"} == {finding["kind"] for finding in report["findings"]}
     assert mt("check", *corpus(PLAIN[:5])).code == 1
-
-
-def test_mt_check_looks_at_dev_and_test_and_writes_what_it_would_drop(mt, corpus, aligned, tmp_path):
     dev, test = corpus([*DEV, ("The ŵ", "Der mann")], "dev"), corpus(PLAIN, "test")
     options = ["--dev", dev[0], "--dev", dev[1], "--test", test[0], "--test", test[1]]
     command = ["check", *corpus([*PLAIN, PLAIN[3]]), *options, "--dropped", tmp_path / "dropped.tsv"]

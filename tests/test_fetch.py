@@ -8,9 +8,9 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -22,10 +22,8 @@ TEXTS = {"train.en.gz": b"a small corpus\n" * 50, "train.de.gz": "ein kleiner KÃ
 ENGLISH = TEXTS["train.en.gz"]
 PACKED = gzip.compress(ENGLISH, mtime=0)
 
-Answer = Callable[[BaseHTTPRequestHandler], None]
 
-
-def answer(data: bytes = b"", times: int = 1, code: int = 200, **headers: str) -> Answer:
+def answer(data: bytes = b"", times: int = 1, code: int = 200, **headers: str):
     def send(handler):
         handler.send_response(code)
         for name, value in headers.items():
@@ -37,38 +35,31 @@ def answer(data: bytes = b"", times: int = 1, code: int = 200, **headers: str) -
     return send
 
 
-class Server:
-    def __init__(self):
-        self.answers = {f"/{file}": answer(gzip.compress(text, mtime=0)) for file, text in TEXTS.items()}
-        self.requests: list[str] = []
-        server = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self):
-                server.requests.append(self.path)
-                with contextlib.suppress(ConnectionError):  # the client may hang up on a body it does not want
-                    server.answers.get(self.path, answer(code=404))(self)
-
-            def log_message(self, *args: object):
-                pass
-
-        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.http.server_port}"
-
-
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+def server(monkeypatch):
     for variable in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(variable, raising=False)
-    server = Server()
-    thread = threading.Thread(target=server.http.serve_forever, kwargs={"poll_interval": 0.01})
+    answers = {f"/{file}": answer(gzip.compress(text, mtime=0)) for file, text in TEXTS.items()}
+    server = SimpleNamespace(answers=answers, requests=[])
+
+    class Handler(BaseHTTPRequestHandler):
+        log_message = staticmethod(lambda *_: None)
+
+        def do_GET(self):
+            server.requests.append(self.path)
+            with contextlib.suppress(ConnectionError):  # the client may hang up on a body it does not want
+                server.answers.get(self.path, answer(code=404))(self)
+
+    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.url = f"http://127.0.0.1:{http.server_port}"
+    thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     files = {file: [len(text), hashlib.sha256(text).hexdigest()] for file, text in TEXTS.items()}
     tiny = {"terms": "for tests only", "citation": "Nobody, 1970", "next_step": "mt train tiny.yaml", "files": files}
     monkeypatch.setitem(CORPORA, "tiny", {"url": server.url, **tiny})
     yield server
-    server.http.shutdown()
-    server.http.server_close()
+    http.shutdown()
+    http.server_close()
     thread.join()
 
 

@@ -68,7 +68,11 @@ def files_of(run: Path) -> dict[Path, bytes]:
     return {file: file.read_bytes() for file in run.rglob("*") if file.is_file() and file.name != ".lock"}
 
 
-def test_a_run_that_lost_its_checkpoints_does_not_start_from_zero(mt, run):
+def test_a_log_that_was_cut_is_reported_and_a_run_without_checkpoints_does_not_start_from_zero(mt, run):
+    metrics = run / "metrics.jsonl"
+    metrics.write_bytes(metrics.read_bytes()[:100])
+    answer = mt("train", "tiny.yaml", "--run-dir", run, *LONGER)
+    assert answer.code == 0 and answer.said[0].startswith("warning: run/metrics.jsonl: 100 bytes, ")
     for file in (run / "checkpoints").iterdir():
         file.unlink()
     for pointer in ("last", "best"):
@@ -77,13 +81,6 @@ def test_a_run_that_lost_its_checkpoints_does_not_start_from_zero(mt, run):
         assert answer.code == 1 and files_of(run) == before
         assert answer.said[-1].startswith(f"error: run/{pointer}: names a checkpoint, and run/checkpoints has none; ")
         (run / pointer).unlink()
-
-
-def test_a_log_that_was_cut_is_reported(mt, run):
-    metrics = run / "metrics.jsonl"
-    metrics.write_bytes(metrics.read_bytes()[:100])
-    answer = mt("train", "tiny.yaml", "--run-dir", run, *LONGER)
-    assert answer.code == 0 and answer.said[0].startswith("warning: run/metrics.jsonl: 100 bytes, ")
 
 
 def test_a_damaged_best_checkpoint_is_reported_when_training_continues(mt, run):

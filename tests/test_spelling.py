@@ -33,20 +33,17 @@ def spelling(train: list[str], dev: list[str]) -> dict[str, str]:
     return other_spelling(counts[0][0], counts[1][0])
 
 
-@pytest.mark.parametrize(
-    ("train", "dev", "found"),
-    [
+def test_a_character_stands_for_all_that_are_lost():
+    for text, dev, found in (
         ("ș" * 800 + "ş" * 200, "ș" * 1000, {"ş": "ș"}),  # most of training writes it already
         ("ẹ" * 800 + "ẹ́" * 100 + "ẹ̀" * 100, "ẹ" * 1000, {"ẹ́": "ẹ", "ẹ̀": "ẹ"}),  # without tones
         ("’" * 100 + "´" * 50 + "ʼ" * 20, "'" * 170, {"’": "'", "´": "'", "ʼ": "'"}),
         ("ã" * 100 + "â" * 5, "â" * 105 + "ä" * 20, {"ã": "â"}),  # another character is new, too
         ("u̱" * 80 + "i̱" * 80, "ʉ" * 80 + "ɨ" * 80, {"u̱": "ʉ", "i̱": "ɨ"}),  # strokes, bars and hooks are like marks
         ("a̱" * 100 + "a" * 900, "ã" * 100 + "a" * 900, {"a̱": "ã"}),
-    ],
-)
-def test_a_character_stands_for_all_that_are_lost(train, dev, found):
-    both = found | {char.upper(): other.upper() for char, other in found.items() if char.islower()}
-    assert spelling([PAD, train], [PAD, dev]) == both
+    ):
+        both = found | {char.upper(): other.upper() for char, other in found.items() if char.islower()}
+        assert spelling([PAD, text], [PAD, dev]) == both
 
 
 def test_apostrophes_may_have_spaces_and_feet_and_inches_have_none():
@@ -62,9 +59,8 @@ def test_apostrophes_may_have_spaces_and_feet_and_inches_have_none():
     assert Respelling({"a̱": "ã"})("ba̱ a") == "bã a" and Respelling({"ã": "â"})("ã ã̱") == "â ã̱"
 
 
-@pytest.mark.parametrize(
-    ("train", "dev"),
-    [
+def test_what_is_no_other_spelling():
+    for texts, dev in (
         (TRAIN, TRAIN[:1]),
         (["ko’a "] * 400, ["koa "] * 40),  # may be another wording: do not, don't
         (TRAIN, ["mbaê ko'â " * 4]),  # so short a dev set may lack a character by chance
@@ -76,10 +72,8 @@ def test_apostrophes_may_have_spaces_and_feet_and_inches_have_none():
         (["e" * 100 + "ë"], ["e" * 4000 + "ê" * 40]),  # training has it once
         ([PAD, "‘a’ " * 150 + "'" * 100], [PAD, "'" * 400 + "’" * 150]),  # quotations
         (["ウヴバ"] * 400, ["ウバブ"] * 400),  # other letters
-    ],
-)
-def test_what_is_no_other_spelling(train, dev):
-    assert spelling(train, dev) == {}
+    ):
+        assert spelling(texts, dev) == {}
 
 
 @pytest.fixture

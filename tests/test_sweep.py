@@ -11,6 +11,7 @@ from tiny_trainer import options
 from mt_cli.cli.train import combinations
 from mt_cli.config_file import alternatives
 from mt_cli.errors import TrainingError, UsageError
+from mt_cli.evaluation import comparison
 from mt_cli.explain import report as module
 from mt_cli.training.loop import Trainer
 
@@ -58,6 +59,8 @@ def test_runs_of_one_name_too_many_runs_and_a_mistake_in_one_value_are_refused(t
 def pages(monkeypatch):
     """What `report` was called with."""
     calls = list[Any]()
+    monkeypatch.setattr(comparison, "N_RESAMPLES", 100)
+    monkeypatch.setattr(comparison, "N_TRIALS", 100)
     monkeypatch.setattr(module, "report", lambda runs, output, **settings: calls.append((runs, output, settings)))
     return calls
 

@@ -133,21 +133,20 @@ def test_quotes_as_spreadsheets_write_them_are_taken_off_also_after_a_space():
     assert texts_of(speech)[0] == ('Dijo, "no"', "Ndaipóri")
 
 
-@pytest.mark.parametrize(
-    ("first", "is_header"),
-    [
+def test_a_first_row_is_a_header_if_it_names_two_languages():
+    for first, is_header in (
         ("en_US,pt-BR", True), ("English,Translation", True), ("No.,Español,Guaraní", True), ("the,el", False),
         ("Do you speak English?,¿Habla usted español?", False), ("1,Hola,Hallo", False),
-    ],
-)  # fmt: skip
-def test_a_first_row_is_a_header_if_it_names_two_languages(first, is_header):
-    numbered = first.count(",") == 2
-    words = [("casa", "óga"), ("sí", "héẽ"), ("perro", "jagua")] if first == "the,el" else [*SENTENCES, ("sí", "héẽ")]
-    rows = [[str(n), *pair] if numbered else pair for n, pair in enumerate(words, 2)]
-    layout = find_layout(write("a.csv", f"{first}\n{as_csv(rows)}"))
-    assert (layout.header is not None) == is_header and layout.columns == ((1, 2) if numbered else (0, 1))
-    assert len(texts_of(Path("a.csv"))) == len(rows) + (not is_header)
-    assert texts_of(write("b.csv", "Target,SOURCE\nHallo du,hello you\n")) == [("hello you", "Hallo du")]
+    ):  # fmt: skip
+        numbered = first.count(",") == 2
+        words = (
+            [("casa", "óga"), ("sí", "héẽ"), ("perro", "jagua")] if first == "the,el" else [*SENTENCES, ("sí", "héẽ")]
+        )
+        rows = [[str(n), *pair] if numbered else pair for n, pair in enumerate(words, 2)]
+        layout = find_layout(write("a.csv", f"{first}\n{as_csv(rows)}"))
+        assert (layout.header is not None) == is_header and layout.columns == ((1, 2) if numbered else (0, 1))
+        assert len(texts_of(Path("a.csv"))) == len(rows) + (not is_header)
+        assert texts_of(write("b.csv", "Target,SOURCE\nHallo du,hello you\n")) == [("hello you", "Hallo du")]
 
 
 def test_two_columns_of_running_text_are_found_among_others():

@@ -17,6 +17,7 @@ from mt_cli.config_file import load_config
 from mt_cli.data.split import letters
 from mt_cli.data.tokenizer import extend_tokenizer, train_tokenizer, with_tags
 from mt_cli.errors import RunDirError
+from mt_cli.evaluation import comparison
 from mt_cli.run.checkpoint import build_model, load_model
 from mt_cli.run.run_dir import RunDir
 
@@ -40,6 +41,8 @@ def write_corpus(n_pairs: int = 400, seed: int = 1) -> list[tuple[str, str]]:
 
 @pytest.fixture
 def corpus(tmp_path, monkeypatch):
+    monkeypatch.setattr(comparison, "N_RESAMPLES", 100)
+    monkeypatch.setattr(comparison, "N_TRIALS", 100)
     monkeypatch.chdir(tmp_path)
     return write_corpus()
 

@@ -45,7 +45,7 @@ def test_the_first_start_reads_each_text_once(tiny, monkeypatch, settings):
     assert content(again) == content(data) and again.pairs[0].profile == data.pairs[0].profile
 
 
-def test_other_settings_make_what_depends_on_them_anew_and_a_copy_that_was_left_is_no_obstacle(tiny):
+def test_other_settings_make_what_depends_on_them_anew(tiny):
     data = prepared()
     shorter = prepared("data.dedup=true")
     assert len(shorter.train) < len(data.train) and shorter.tokenizer.sha256 == data.tokenizer.sha256
@@ -139,7 +139,7 @@ def no_maker() -> Made:
     pytest.fail("it is made again")
 
 
-def test_a_product_is_made_once_and_anew_where_anything_differs_or_its_maker_was_killed(tmp_path, said):
+def test_a_product_is_made_once_and_anew_where_anything_differs(tmp_path, said):
     Manifest(tmp_path, False).product("split", {"train": SHA}, {"clean": False}, maker(tmp_path))
     known = Manifest(tmp_path, False).product("split", {"train": SHA}, {"clean": False}, no_maker)
     assert known.facts == {"n": 4} and Manifest(tmp_path, True).read("split", tmp_path / "a") == b"made"

@@ -84,11 +84,27 @@ def test_too_little_memory_to_load_the_libraries_is_one_line(trained_run, kiloby
     assert answer.stderr.startswith("error: out of memory") and answer.stderr.count("\n") == 1
 
 
-def test_help_and_version_are_results(mt):
+def test_help_has_every_key_of_decoding_and_each_mistake_is_known(mt):
     answer = mt("translate", "-h")
     assert (answer.code, answer.err) == (0, b"") and "Usage: mt" in answer.lines[0]
     assert [line.split(" ")[0] for line in mt("version").lines][:2] == ["python", "mt-cli"]
     assert (mt().code, mt().said) == (2, ["error: Missing command; see mt --help"])
+    for command in ("translate", "evaluate"):
+        text = mt(command, "--help").out.decode()
+        for key in DecodingConfig.model_fields:
+            assert (f"  --{key.replace('_', '-')} " in text) == (command == "translate" or key != "n_best"), key
+    for given_keys, unused in (
+        ({}, {"temperature", "top_k", "top_p", "seed", "length_penalty", "length_normalization"}),
+        ({"beam_size": 2}, {"temperature", "top_k", "top_p", "seed"}),
+        ({"sample": True}, {"beam_size", "length_penalty", "length_normalization"}),
+    ):
+        assert set(DecodingConfig(**given_keys).keys_without_effect()) == unused
+    both = read_search_options({"beam_size": 3}, ["decoding.beam_size=4", "decoding.max_length_ratio=null"])
+    assert both == {"beam_size": 3, "max_length_ratio": None}
+    with pytest.raises(ConfigError) as caught:
+        read_search_options({"top_p": 2.0}, ["decoding.seed=x", "decoding.seed", "model.dropout=0", "nothing=1"])
+    sets = [f"--set {one}" for one in ("decoding.seed", "model.dropout=0", "nothing=1")]
+    assert [problem.split(": ")[0] for problem in caught.value.args] == [*sets, "--top-p 2.0", "--set decoding.seed=x"]
 
 
 NASTY = {
@@ -201,7 +217,7 @@ def test_ten_megabytes_pass_in_bounded_memory(mt_process, trained_run, tmp_path,
     assert usage.ru_maxrss < 2_500_000  # KB; torch alone has 300,000
 
 
-def test_a_line_that_is_longer_is_split_and_one_that_is_not_utf_8_stops_with_its_number(mt, trained_run, tmp_path):
+def test_a_long_line_is_split_and_one_that_is_not_utf_8_stops(mt, trained_run, tmp_path):
     answer = mt("translate", trained_run, stdin=b"cat\n" + b"the cat sees the dog. " * 20 + b"\ndog\n")
     assert answer.code == 0 and len(answer.lines) == 3
     assert re.fullmatch(r"note: stdin:2: longer than .*; translated in \d+ parts, and .*\n", answer.err.decode())
@@ -219,7 +235,7 @@ def test_a_line_that_is_longer_is_split_and_one_that_is_not_utf_8_stops_with_its
     assert out.read_text() == "Katze\n"
 
 
-def test_a_file_in_and_a_file_out_are_the_same_as_pipes_and_nothing_is_overwritten(mt, trained_run, tmp_path):
+def test_files_are_the_same_as_pipes_and_never_overwritten(mt, trained_run, tmp_path):
     lines, out = b"the red cat\n\n" * 30 + b"dog", tmp_path / "out.txt"
     (tmp_path / "in.txt").write_bytes(lines)
     answer = mt("translate", trained_run, tmp_path / "in.txt", "--output", out)
@@ -240,9 +256,7 @@ def test_a_file_of_another_format_is_refused_by_name(mt, trained_run, tmp_path):
         assert answer.said[0].startswith(f"error: {tmp_path / name}: a .{kind} file, expected plain text")
 
 
-def test_a_run_translates_wherever_it_is_moved_without_its_data_and_is_not_changed(
-    mt, trained_run, tmp_path, monkeypatch
-):
+def test_a_run_translates_wherever_it_is_moved(mt, trained_run, tmp_path, monkeypatch):
     moved = Path(shutil.copytree(trained_run, tmp_path / "ein anderer Ort"))
     shutil.rmtree(moved / "cache")
     monkeypatch.chdir(tmp_path)
@@ -337,7 +351,7 @@ def test_a_closed_stream_is_met_when_it_is_needed(mt_process, tiny, trained_run,
 
 
 @pytest.mark.parametrize("is_nohup", [False, True])
-def test_a_training_whose_terminal_is_closed_is_saved_and_with_nohup_goes_on(mt_process, tiny, is_nohup):
+def test_a_training_is_saved_when_its_terminal_closes(mt_process, tiny, is_nohup):
     live_in_terminal = f"""if True:
         import fcntl, os, signal, termios
         os.setsid()
@@ -400,7 +414,7 @@ def test_what_was_scored_before_a_failure_is_printed(mt, trained_run, tiny):
     assert (nothing.code, nothing.lines) == (1, [])
 
 
-def test_a_finished_run_is_not_changed_and_goes_on_with_its_text_at_another_place(mt, tiny, trained_run):
+def test_a_finished_run_is_not_changed_and_goes_on_elsewhere(mt, tiny, trained_run):
     copy = Path(shutil.copytree(trained_run, tiny / "runs" / "tiny"))
     before = files_of(copy)
     answer = mt("train", "tiny.yaml", "--set", "training.max_steps=3", "--set", "decoding.beam_size=7")
@@ -486,7 +500,7 @@ LOADING = """if True:
 """
 
 
-def test_ctrl_c_while_a_command_loads_ends_it_and_training_says_how_to_continue(tiny, trained_run):
+def test_ctrl_c_while_a_command_loads_ends_it(tiny, trained_run):
     """Inside of a library that is just loading and swallows every exception, as many do."""
     message = "stopped before a step was taken, nothing to save; continue with: mt train tiny.yaml\n"
     for module, code, said, *command in (
@@ -521,25 +535,6 @@ def test_scores_are_those_of_the_same_lines_wherever_the_source_comes_from(mt, t
         assert found == pytest.approx(float(total), abs=1e-3)
     both = mt("score", trained_run, *files, "--checkpoint", "step-80", "--checkpoint", "step-160")
     assert both.code == 0 and both.out != piped.out and len(both.lines) == 12
-
-
-def test_every_key_of_decoding_is_an_option_and_each_mistake_and_what_has_no_effect_is_known(mt):
-    for command in ("translate", "evaluate"):
-        text = mt(command, "--help").out.decode()
-        for key in DecodingConfig.model_fields:
-            assert (f"  --{key.replace('_', '-')} " in text) == (command == "translate" or key != "n_best"), key
-    for given_keys, unused in (
-        ({}, {"temperature", "top_k", "top_p", "seed", "length_penalty", "length_normalization"}),
-        ({"beam_size": 2}, {"temperature", "top_k", "top_p", "seed"}),
-        ({"sample": True}, {"beam_size", "length_penalty", "length_normalization"}),
-    ):
-        assert set(DecodingConfig(**given_keys).keys_without_effect()) == unused
-    both = read_search_options({"beam_size": 3}, ["decoding.beam_size=4", "decoding.max_length_ratio=null"])
-    assert both == {"beam_size": 3, "max_length_ratio": None}
-    with pytest.raises(ConfigError) as caught:
-        read_search_options({"top_p": 2.0}, ["decoding.seed=x", "decoding.seed", "model.dropout=0", "nothing=1"])
-    sets = [f"--set {one}" for one in ("decoding.seed", "model.dropout=0", "nothing=1")]
-    assert [problem.split(": ")[0] for problem in caught.value.args] == [*sets, "--top-p 2.0", "--set decoding.seed=x"]
 
 
 TRIAL = """if True:

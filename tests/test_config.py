@@ -48,7 +48,7 @@ def problems(load):
     return problems
 
 
-def test_values_are_read_by_the_rules_of_yaml_1_2_and_a_written_config_names_every_key(load):
+def test_values_are_read_by_the_rules_of_yaml_1_2(load):
     for code in ("no", "NO", "on", "yes", "off", "en-GB", "zh_Hans"):
         assert load(BASE.replace("tgt_lang: de", f"tgt_lang: {code}")).data.tgt_lang == code
     for written, meant in {"1e-4": 1e-4, "5.E-4": 5e-4, ".5": 0.5, "+2": 2.0, "010": 10.0, "1.": 1.0}.items():
@@ -137,7 +137,7 @@ def test_a_mistake_is_named_with_file_line_and_key(problems, text, begin):
     assert problem.startswith(begin) and not Path("made").exists()
 
 
-def test_keys_of_a_language_pair_are_suggested_as_those_of_data_and_a_path_as_that_of_a_config(tmp_path, monkeypatch):
+def test_keys_and_paths_are_suggested(tmp_path, monkeypatch):
     assert suggest_key("data.pairs.0.train.0.wieght") == "unknown key, did you mean 'data.train.weight'?"
     assert suggest_key("data.pairs.0.words.qq") == "unknown key, known are files, share, columns"
     assert suggest_key("data.temperature") == "unknown key, it goes with data.pairs alone"
@@ -150,7 +150,7 @@ def test_keys_of_a_language_pair_are_suggested_as_those_of_data_and_a_path_as_th
             load_config(Path(path))
 
 
-def test_all_mistakes_are_reported_at_once_and_keys_that_are_chosen_later_contradict_nothing_yet(load, problems):
+def test_all_mistakes_are_reported_at_once(load, problems):
     found = problems(
         BASE.replace("tgt_lang: de", "tgt_lang: 3")
         + "training:\n  max_stesp: 1\n  learning_rate: .nan\n  seed: -1\nmodel:\n  dropout: 2\nxyz: 1\n",
@@ -207,7 +207,7 @@ def test_a_written_config_is_read_back_equal(tmp_path_factory, rate, decay, step
     assert load_config(file) == mine
 
 
-def test_how_long_where_and_from_which_files_may_change_within_a_run_and_nothing_else(load):
+def test_what_may_change_within_a_run(load):
     for override, differing in {
         **{key: [] for key in ("training.max_steps=7", "training.device=cpu", "data.test.x=[a, b]", "data.dev=dev.tsv")},
         "data.train=[{files: [moved.en, moved.de]}]": [],

@@ -69,7 +69,7 @@ def test_the_pairs_of_all_corpora_are_one_text_and_each_knows_its_corpus_and_lin
     assert len({TrainingText(data_of(*corpora)).sha256() for corpora in (TWO, TWO[::-1], TWO[:1], TWO[1:])}) == 4
 
 
-def test_a_table_of_pairs_names_their_corpora_and_is_read_back_and_a_place_takes_a_byte():
+def test_a_table_of_pairs_is_read_back_and_a_place_takes_a_byte():
     pairs = [SentencePair("a", "b", 3), SentencePair("a", "b", 9), SentencePair("a", "b", 3, corpus=1)]
     for data, own in ((data_of("a.en", "a.de"), ["", ""]), (data_of(*TWO), ["\t1\ta.en", "\t2\tb.tsv"])):
         n = len(data.corpora) + 1
@@ -103,7 +103,7 @@ def test_the_check_names_the_corpus_and_the_line(two, tmp_path):
     assert row in (tmp_path / "dropped.tsv").read_text().splitlines()
 
 
-def test_each_corpus_is_built_by_itself_and_anew_where_it_changed_and_all_are_one_mixture(two, caplog):
+def test_each_corpus_is_built_by_itself_and_all_are_one_mixture(two, caplog):
     caplog.set_level("INFO")
     data = prepared()
     whole = prepared(corpora="[train.en, train.de]", run="whole")
@@ -193,7 +193,7 @@ def test_the_opposite_direction_is_refused_by_name_in_each_set(files, change):
             refuse_exchanged(data)
 
 
-def test_what_does_not_say_exactly_the_opposite_is_taken_and_a_list_of_words_as_the_message_advises(files):
+def test_what_does_not_say_exactly_the_opposite_is_taken(files):
     for change in (
         {"train": ["turned.tsv"], "columns": "2,1"},
         {"src_lang": "de", "tgt_lang": "en", "train": ["turned.tsv"]},
@@ -238,7 +238,7 @@ def texts(data: PreparedData, first: int = 200) -> list[tuple[str, str]]:
     return [(data.tokenizer.decode_src(pair.src), data.tokenizer.decode_tgt(pair.tgt)) for pair in pairs]
 
 
-def test_each_entry_is_trained_on_but_has_no_larger_share_of_an_epoch_than_it_may_have(words, caplog):
+def test_each_entry_is_trained_on_within_its_share(words, caplog):
     caplog.set_level("INFO")
     data = with_words()
     assert len(data.train) == 200 + 343
@@ -256,7 +256,7 @@ def test_each_entry_is_trained_on_but_has_no_larger_share_of_an_epoch_than_it_ma
     assert with_words(run="few").train.parts[1].weight == 10
 
 
-def test_what_is_usual_and_held_out_is_learnt_without_it_and_what_is_held_out_is_not_trained_on(words):
+def test_what_is_usual_and_held_out_is_learnt_without_it(words):
     alone = prepared(*OWN_SETS, corpora="[train.en, train.de]", run="alone")
     data = with_words(*OWN_SETS)
     for field in ("several_sentences", "characters", "abbreviations"):
@@ -272,7 +272,7 @@ def test_what_is_usual_and_held_out_is_learnt_without_it_and_what_is_held_out_is
     assert "red red" in kept and not kept & {pair.src for pairs in held_out.values() for pair in pairs}
 
 
-def test_a_list_has_columns_of_its_own_and_the_reverse_model_has_it_exchanged(words):
+def test_a_list_has_columns_of_its_own(words):
     Path("words.de").write_text("Wort\n")
     Path("words.en").write_text("word\n")
     for given, files, columns in (

@@ -78,7 +78,7 @@ def test_lines_are_counted_as_wc_counts_them(content):
     assert report.n_pairs == n_lines
 
 
-def test_blank_lines_are_kept_in_a_test_set_and_no_rows_of_a_tsv_and_a_copy_is_read_back():
+def test_blank_lines_are_kept_in_a_test_set_and_no_rows_of_a_tsv():
     Path("test.en").write_bytes(b"\xef\xbb\xbf\n a  b \r\n\nlast")
     assert read_lines(Path("test.en")) == ["", " a  b ", "", "last"]
     pairs, report = read(b"\xef\xbb\xbfone\teins\r\n\t\r\n\r\n\ttre\ntwo\tzwei")
@@ -193,7 +193,7 @@ def test_a_file_that_changes_while_it_is_read_is_refused_by_a_hash_of_every_byte
         list(files.read())
 
 
-def test_a_file_whose_name_ends_in_gz_is_unpacked_and_refused_where_it_is_damaged():
+def test_a_gz_file_is_unpacked_and_refused_where_it_is_damaged():
     for side, text in (("src", "eins\r\nzw\u2028ei"), ("tgt", "one\ntwo\n")):
         Path(f"train.{side}.gz").write_bytes(gzip.compress(text.encode()))
     pairs = list(read_pairs(["train.src.gz", "train.tgt.gz"]))

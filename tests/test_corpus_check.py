@@ -124,11 +124,18 @@ def test_a_fault_is_found_with_its_line_and_nothing_else_is_taken_for_it(look, k
         assert kind not in kinds(look([*PLAIN[:60], pair, *PLAIN[60:]])), pair
 
 
-def test_a_pair_is_repeated_from_its_second_occurrence_on_and_dropped_for_its_first_reason(look):
+def test_repeated_pairs_and_those_of_dev_that_training_has_are_reported(look):
     copied = ("the rain falls on stones", "the rain falls on stones")
     report = look([*PLAIN, PLAIN[4], PLAIN[4], copied, copied])
     assert dropped_lines(report) == [(201, "repeated"), (202, "repeated"), (203, "copied"), (204, "repeated")]
     assert (report.n_distinct, the(report, "repeated").count, the(report, "copied").count) == (201, 3, 2)
+    near = (PLAIN[5][0].upper(), "Etwas anderes!")
+    report = look(PLAIN, dev=[*DEV, PLAIN[7], near])
+    assert kinds(look(PLAIN, dev=DEV), "dev") == set()
+    assert (the(report, "in_training", "dev").count, the(report, "near_training", "dev").count) == (1, 1)
+    assert the(report, "in_training", "dev").examples[0].src.startswith("(train line 8)")
+    assert the(report, "near_training", "dev").examples[0].line == 32
+    assert the(look(PLAIN, exam=PLAIN), "in_training", "exam").severity == "fatal"
 
 
 def test_lines_that_are_not_utf_8_are_reported_and_dropped(corpus):
@@ -159,7 +166,7 @@ def test_what_makes_the_result_of_a_training_worthless_is_fatal(look):
         assert kind == "debris" or the(report, kind).severity == "fatal"
 
 
-def test_two_spellings_of_a_character_are_reported_with_both_counts_unless_dev_settles_them(look):
+def test_two_spellings_are_reported_unless_dev_settles_them(look):
     pairs = [(one, f"Hund's {one}") for one in SRC] + [(one, f"Mann ’ s {one}") for one in SRC[:6]]
     pairs += [(one, f"„so ‘{one}’ so ‘{one}’“") for one in SRC]
     finding = the(look([*PLAIN, *pairs]), "two_spellings")
@@ -172,17 +179,7 @@ def test_two_spellings_of_a_character_are_reported_with_both_counts_unless_dev_s
     assert "two_spellings" not in kinds(settled) and the(settled, "other_spelling", "dev").count == 400
 
 
-def test_pairs_of_dev_that_training_has_are_reported_exactly_or_nearly(look):
-    near = (PLAIN[5][0].upper(), "Etwas anderes!")
-    report = look(PLAIN, dev=[*DEV, PLAIN[7], near])
-    assert kinds(look(PLAIN, dev=DEV), "dev") == set()
-    assert (the(report, "in_training", "dev").count, the(report, "near_training", "dev").count) == (1, 1)
-    assert the(report, "in_training", "dev").examples[0].src.startswith("(train line 8)")
-    assert the(report, "near_training", "dev").examples[0].line == 32
-    assert the(look(PLAIN, exam=PLAIN), "in_training", "exam").severity == "fatal"
-
-
-def test_characters_and_words_that_training_never_shows_are_named_unless_another_run_has_taught_them(look, corpus):
+def test_unknown_characters_and_words_are_named_unless_they_were_taught(look, corpus):
     report = look(PLAIN, dev=[*DEV, ("The ŵ and the ŷ, the ŵŷŵŷ", "Der mann, den ÿ")])
     source, target = (one for one in report.findings if one.kind == "unknown_characters")
     assert "source of dev" in source.what and "ŵ (U+0175)" in source.what and source.examples[0].line == 31
@@ -255,7 +252,7 @@ def test_the_table_fits_into_its_columns_and_no_text_can_move_the_cursor(look):
     assert "\x1b" not in table and "\u202e" not in table and r"\x1b[2J" not in table.split("debris")[0]
 
 
-def test_three_examples_are_shown_and_a_hundred_kept_and_the_dropped_lines_are_a_table_without_formulas(look, tmp_path):
+def test_examples_and_the_table_of_dropped_lines(look, tmp_path):
     copied = [(f"the rain falls on {n} stones", f"the rain falls on {n} stones") for n in range(120)]
     report = look([*PLAIN, *copied])
     assert [example.line for example in the(report, "copied").examples] == [*range(201, 301)]
@@ -290,7 +287,7 @@ def test_a_notebook_gets_what_mt_check_prints_of_one_language_pair(mt, tiny, ali
         check(load_config(Path("pairs.yaml")))
 
 
-def test_mt_check_prints_a_table_or_json_of_all_sets_and_writes_what_it_would_drop(mt, corpus, aligned, tmp_path):
+def test_mt_check_prints_all_sets_and_writes_what_it_would_drop(mt, corpus, aligned, tmp_path):
     files = corpus([*PLAIN, PLAIN[0]])
     answer = mt("check", *files)
     assert (answer.code, answer.err) == (0, b"") and b"source (en)" in answer.out and b"too few" in answer.out

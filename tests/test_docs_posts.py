@@ -69,10 +69,19 @@ def assert_test_exists(name: str):
     assert (ROOT / file).is_file() and function in definitions(ROOT / file)
 
 
-def test_the_page_has_a_table_for_each_of_the_five_posts():
+def test_the_pages_have_their_tables_and_everything_that_they_name_exists():
     assert [path.name[:3] for path in CONFIGS] == ["000", "001", "002", "003", "004"]
     assert list(dict.fromkeys(row.config for row in ROWS)) == CONFIGS
     assert all(sum(row.config == config for row in ROWS) >= 9 for config in CONFIGS)
+    text = "\n".join(line for line in PAGE.read_text(encoding="utf-8").splitlines() if not line.startswith("|"))
+    for name in re.findall(r"`(tests/\S+::\w+)`", text):
+        assert_test_exists(name)
+    for file in re.findall(r"\b((?:mt_cli|configs|docs|data)/[\w./-]*\w)", text):
+        assert (ROOT / file).exists(), file
+    for section, key in re.findall(r"`(data|tokenizer|model|training|decoding)\.(\w+)", text):
+        assert key in keys_of(section), key
+    named = re.findall(r"docs/log/[\w.-]+", (ROOT / "docs" / "log.md").read_text(encoding="utf-8"))
+    assert set(named) == {f"docs/log/{path.name}" for path in (ROOT / "docs" / "log").iterdir()}
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[f"{row.config.stem[:3]}: {row.component}" for row in ROWS])
@@ -91,16 +100,6 @@ def test_code_config_key_and_test_of_a_component_are_where_the_page_says(row: Ro
         assert key in written[section], f"{row.config.name} leaves it to the default"
         loaded: Any = getattr(getattr(load_config(row.config), section), key)
         assert loaded == _scalar(value)
-
-
-def test_everything_that_the_text_names_exists():
-    text = "\n".join(line for line in PAGE.read_text(encoding="utf-8").splitlines() if not line.startswith("|"))
-    for name in re.findall(r"`(tests/\S+::\w+)`", text):
-        assert_test_exists(name)
-    for file in re.findall(r"\b((?:mt_cli|configs|docs|data)/[\w./-]*\w)", text):
-        assert (ROOT / file).exists(), file
-    for section, key in re.findall(r"`(data|tokenizer|model|training|decoding)\.(\w+)", text):
-        assert key in keys_of(section), key
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
@@ -146,11 +145,6 @@ def test_the_switches_of_a_post_drop_out_and_norm_where_the_page_says():
 
     assert norms(model_of("002")) == {("variance", 1e-5)}
     assert norms(model_of("002", {"layer_norm": "deviation", "layer_norm_epsilon": 1e-6})) == {("deviation", 1e-6)}
-
-
-def test_each_table_is_named_in_the_log_and_each_that_is_named_exists():
-    named = re.findall(r"docs/log/[\w.-]+", (ROOT / "docs" / "log.md").read_text(encoding="utf-8"))
-    assert set(named) == {f"docs/log/{path.name}" for path in (ROOT / "docs" / "log").iterdir()}
 
 
 REPOSITORY = Path(__file__).parents[1]

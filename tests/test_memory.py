@@ -53,7 +53,7 @@ def memory_for(monkeypatch):
     return limit
 
 
-def test_the_batches_tried_are_the_largest_of_the_epoch_in_both_directions_and_read_twice(tiny, memory_for):
+def test_the_batches_tried_are_the_largest(tiny, memory_for):
     trainer = trainer_of(tiny / "run", "training.batch_tokens=128")
     dataset, training = trainer.data.train, trainer.state.settings
     tried = [make_batch(dataset, indices) for indices in memory.largest_batches(dataset, training, 0)]
@@ -70,7 +70,7 @@ def test_the_batches_tried_are_the_largest_of_the_epoch_in_both_directions_and_r
     assert tried == [*forth, *back, *(2 * size for size in forth)]
 
 
-def test_too_large_a_batch_is_reported_before_the_first_step_and_its_advice_can_be_followed(mt, tiny, memory_for):
+def test_too_large_a_batch_is_reported_before_the_first_step(mt, tiny, memory_for):
     memory_for(300)
     answer = mt("train", "tiny.yaml")
     assert answer.code == 1
@@ -143,9 +143,7 @@ def test_auto_takes_the_smallest_batches_that_are_about_as_fast_as_any(tiny, mon
     assert limits == [0.5]
 
 
-def test_memory_that_ends_later_is_reported_keeps_the_last_checkpoint_and_its_advice_can_be_followed(
-    mt, tiny, monkeypatch
-):
+def test_memory_that_ends_later_is_reported(mt, tiny, monkeypatch):
     real = Updates.compute
 
     def ending(updates: Updates) -> Any:
@@ -185,7 +183,7 @@ def test_a_batch_beyond_the_memory_of_the_machine_fails_and_kills_no_process(mt_
     assert err.splitlines()[-1].startswith("error: out of memory on cpu at training.batch_tokens 100000; set ")
 
 
-def test_the_limit_is_lifted_again(monkeypatch):
+def test_the_limit_is_what_the_machine_and_its_container_leave_and_is_lifted_again(monkeypatch):
     resource = pytest.importorskip("resource")
     before = resource.getrlimit(resource.RLIMIT_AS)
     monkeypatch.setattr(device, "available_memory", lambda: 1 << 28)
@@ -193,9 +191,6 @@ def test_the_limit_is_lifted_again(monkeypatch):
         torch.ones(1 << 28)
     assert is_out_of_memory(caught.value)
     assert resource.getrlimit(resource.RLIMIT_AS) == before
-
-
-def test_what_is_available_is_what_the_machine_says_and_no_more_than_the_container_may(monkeypatch):
     if not Path("/proc/meminfo").exists():
         assert device.available_memory() is None
         return
@@ -215,7 +210,7 @@ def recipe(*overrides: str) -> Config:
 FACTS = CorpusFacts(3_000, 3_000, 120_000, 80, 1.0)
 
 
-def test_any_config_is_timed_more_arithmetic_takes_longer_and_what_does_not_fit_for_ever(monkeypatch):
+def test_any_config_is_timed(monkeypatch):
     assert 0 < update_seconds(recipe("training.batch_tokens=auto"), FACTS) < float("inf")
     overrides = ["training.batch_tokens=48", "tokenizer.joint=false"]
     small = min(update_seconds(recipe(*overrides), FACTS) for _ in range(3))  # other work may interrupt

@@ -20,7 +20,7 @@ from mt_cli.data.languages import (
 from mt_cli.data.normalize import edge_spaces, normalize
 
 
-def test_normalize_folds_spaces_and_keeps_characters_and_no_break_spaces_where_they_are_asked_for():
+def test_normalize_folds_spaces_and_keeps_characters():
     for text, expected in (
         ("  a \t b\u00a0\u3000c ", "a b c"),
         ("e\u0301", "é"),
@@ -105,7 +105,7 @@ def test_a_tag_has_a_short_code_and_says_whether_there_are_spaces():
     assert all(map(writes_spaces_between_sentences, ["tha", "km", "en"]))
 
 
-def test_the_name_of_a_column_names_its_language():
+def test_names_of_columns_and_files_name_their_languages():
     for name, code in {
         "EN": "en", "en_US": "en_US", "zh-Hant": "zh-Hant", "hch": "hch", "Spanish": "es", "ESPANOL": "es", "中文": "zh",
         "Español (México)": "es", "text_es": "es", "Avañe’ẽ": "gn", "हिन्दी": "hi",
@@ -114,9 +114,6 @@ def test_the_name_of_a_column_names_its_language():
         assert code_of_name(name) == code
     codes = ("es", "uno", "wix", "cmn", "zh-Hant", "aym")
     assert [code for code in codes if may_be_a_word(code)] == ["uno", "wix", "aym"]
-
-
-def test_the_names_of_two_files_name_their_languages():
     for src, tgt, codes in (
         ("a.es.gz", "b.gn.gz", ("es", "gn")),
         ("corpus-spanish.txt", "corpus-guarani.txt", ("es", "gn")),
@@ -128,9 +125,6 @@ def test_the_names_of_two_files_name_their_languages():
         ("train.es", "dev.es", None),
     ):
         assert languages_of_files(src, tgt) == codes
-
-
-def test_only_a_code_that_is_surely_another_language_is_one():
     assert is_other_language("gn", ("es", "aym")) and is_other_language("fr", ("en", "de"))
     for code, expected in (("de-AT", "de"), ("nb", "no"), ("ron", "ro"), ("cmn", "zh"), ("tok", "de")):
         assert not is_other_language(code, ("en", expected))

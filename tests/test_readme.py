@@ -151,13 +151,14 @@ def test_the_commands_of_a_page_run_one_after_another(page, folder, mt, monkeypa
             assert answer.code == 0, (command, answer.err.decode())
 
 
-def test_the_config_of_the_guide_trains_with_every_choice(folder: Path, mt):
+def test_the_config_and_the_python_of_the_guide_run(folder, mt):
     Path("nb-en.yaml").write_text(CONFIG_LINE + "\n")
     small = [f"model.{key}=2" for key in ("n_heads", "n_encoder_layers", "n_decoder_layers")]
     sets = [*small, "model.d_model=16", "model.ffn_dim=16", "training.max_steps=2", "tokenizer.vocab_size=300"]
     answer = mt("train", "nb-en.yaml", *(word for one in sets for word in ("--set", one)))
     assert answer.code == 0, answer.err.decode()
     assert len(mt("translate", "runs/nb-en", stdin=b"red cat\nhouse\n").lines) == 2
+    assert len(last_value(python_of(GUIDE, "From Python"))) == 2
 
 
 def python_of(text: str, heading: str) -> str:
@@ -171,10 +172,6 @@ def last_value(code: str) -> Any:
     names: dict[str, Any] = {}
     exec("\n".join(setup), names)
     return eval(last, names)
-
-
-def test_the_python_of_the_guide_runs(folder: Path):
-    assert len(last_value(python_of(GUIDE, "From Python"))) == 2
 
 
 def test_ctranslate2_finds_with_the_options_of_the_page_what_mt_finds(folder: Path, mt):

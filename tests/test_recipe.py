@@ -23,7 +23,7 @@ def chosen(corpus: CorpusFacts, *overrides: str) -> Any:
 
 
 @pytest.mark.parametrize("shared_letters", [0.0, 1.0])
-def test_any_corpus_and_any_key_that_is_set_give_a_config_without_contradictions(shared_letters):
+def test_nothing_that_is_chosen_contradicts(shared_letters):
     for n_pairs, minutes in itertools.product((1, 700, 29_000, 10**8), ("null", "0.1", "60")):
         config = chosen(facts(n_pairs, shared_letters), f"training.minutes={minutes}")
         assert not list(config.contradictions())
@@ -44,9 +44,6 @@ def test_a_key_that_is_set_stays_and_others_follow_it():
     assert 96 % config.model.n_heads == 0 and config.model.ffn_dim < 512
     assert config.training.warmup_steps == 100
     assert "model.dropout" not in choose(facts(29_000), {"model.dropout": 0.05})
-
-
-def test_steps_fit_the_size_of_an_update_and_there_are_at_most_twelve_validations():
     usual, larger = chosen(facts(29_000)), chosen(facts(29_000), "training.batch_tokens=8192", "training.accumulate=2")
     assert larger.training.max_steps == pytest.approx(usual.training.max_steps / 8, rel=0.05)
     for n_pairs in (8_000, 10_222, 14_666, 29_109):
@@ -54,7 +51,7 @@ def test_steps_fit_the_size_of_an_update_and_there_are_at_most_twelve_validation
         assert training.max_steps / training.validate_every_steps <= 12
 
 
-def test_larger_corpora_get_larger_networks_and_less_regularization_and_other_letters_a_vocabulary_each():
+def test_larger_corpora_get_larger_networks_and_less_regularization():
     configs = [chosen(facts(10**n)) for n in range(3, 8)]
     sizes = [config.model.d_model for config in configs]
     dropouts = [config.model.dropout for config in configs]

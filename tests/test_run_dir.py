@@ -68,7 +68,7 @@ def files_of(run: Path) -> dict[Path, bytes]:
     return {file: file.read_bytes() for file in run.rglob("*") if file.is_file() and file.name != ".lock"}
 
 
-def test_a_log_that_was_cut_is_reported_and_a_run_without_checkpoints_does_not_start_from_zero(mt, run):
+def test_a_cut_log_is_reported_and_a_run_without_checkpoints_is_refused(mt, run):
     metrics = run / "metrics.jsonl"
     metrics.write_bytes(metrics.read_bytes()[:100])
     answer = mt("train", "tiny.yaml", "--run-dir", run, *LONGER)

@@ -116,7 +116,7 @@ def test_one_file_or_folder_alone_does_certain_things():
     assert who_calls(*backward)
 
 
-def test_no_text_and_no_file_is_ever_run_and_weights_are_loaded_as_weights_only():
+def test_no_text_and_no_file_is_ever_run():
     forbidden = {"eval", "exec", "compile", "__import__", "pickle.load", "pickle.loads", "os.system", "os.popen"}
     forbidden |= {"yaml.load", "yaml.unsafe_load", "yaml.full_load", "marshal.loads", "shelve.open", "torch.jit.load"}
     for name, tree in MODULES.items():
@@ -130,7 +130,7 @@ def test_no_text_and_no_file_is_ever_run_and_weights_are_loaded_as_weights_only(
     assert loads and all("weights_only" in {keyword.arg for keyword in load.keywords} for load in loads)
 
 
-def test_files_say_what_they_are_for_are_called_after_it_and_are_not_longer_than_people_read():
+def test_files_say_what_they_are_for_and_are_not_long():
     assert [name for name, tree in FILES.items() if not ast.get_docstring(tree)] == []
     assert not {name.rpartition("/")[2] for name in MODULES} & {"utils", "util", "helpers", "common", "misc"}
     for command in map(command_of, COMMANDS):

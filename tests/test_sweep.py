@@ -21,7 +21,7 @@ SHORT = options(
 )
 
 
-def test_commas_separate_values_but_not_within_a_value_and_each_combination_is_called_after_them():
+def test_commas_separate_values_and_name_combinations():
     for key, *values in (
         ("training.seed", "1", " 2"),
         ("data.train", "[a.en, a.de]", "[b.en, b.de]"),
@@ -40,7 +40,7 @@ def test_commas_separate_values_but_not_within_a_value_and_each_combination_is_c
     assert list(combinations(["data.train=[a/x.en, a/x.de],[../b.en, b.de]"]))[1] == "-train-..-b.en-b.de"
 
 
-def test_runs_of_one_name_too_many_runs_and_a_mistake_in_one_value_are_refused(tiny, mt):
+def test_what_is_no_sweep_is_refused(tiny, mt):
     with pytest.raises(UsageError, match="two runs would be called train-a-b;"):
         combinations(["data.train=a/b,a-b"])
     ten = ",".join(map(str, range(10)))

@@ -79,7 +79,7 @@ def test_a_table_with_a_header_is_read_however_it_was_saved(delimiter, encoding)
         assert texts_of(Path(name)) == SENTENCES
 
 
-def test_text_may_have_the_delimiters_of_others_and_line_breaks():
+def test_text_may_have_delimiters_line_breaks_and_quotes():
     rows = [("uno, dos", "peteĩ; mokõi"), ("tres; cuatro, cinco", "mbohapy, irundy"), ("seis", "poteĩ")] * 5
     every = [(f"uno; dos, {n}", f"tres\tcuatro {n}") for n in range(5)]
     for delimiter in ",;\t":
@@ -88,6 +88,21 @@ def test_text_may_have_the_delimiters_of_others_and_line_breaks():
     write("a.csv", 'es,gn\n"uno\ndos",x\n\n,\ntres,"y\r\nz"\ncuatro,v\n')
     for pairs in (read_pairs(["a.csv"]), read_raw_pairs(["a.csv"])):
         assert [pair[:3] for pair in pairs] == [("uno dos", "x", 2), ("tres", "y z", 6), ("cuatro", "v", 8)]
+    for content in (
+        '"Hello."\tHallo.\nyes\tja\n',  # no spreadsheet would have put these in quotes
+        '"Hello," she said\t„Hallo“\n"No"\tnein\n',
+        'a 5" nail\tx\n"b""c"\ty\n"d\tz\n',
+        "no\tnein\nI can come with you tomorrow\tIch kann morgen mitkommen\n",
+    ):
+        assert find_layout(write("a.tsv", content)).is_plain
+        assert texts_of(Path("a.tsv")) == [tuple(line.split("\t")) for line in content.splitlines()]
+    text = 'say it\tx\n"She said ""hi"""\ty\nplain\tz\n'
+    assert texts_of(write("a.tsv", text))[1] == ('She said "hi"', "y")
+    assert not find_layout(write("a.tsv", text + '"a" b\tc\n')).is_quoted
+    rows = "".join(f'"{src.replace(chr(34), chr(34) * 2)}", "{tgt}, ko árape"\n' for src, tgt in SENTENCES)
+    assert texts_of(write("a.csv", rows)) == [(src, f"{tgt}, ko árape") for src, tgt in SENTENCES]
+    speech = write("c.csv", 'Dijo, "no"; Ndaipóri\n"a; b"; c d\n"e; f"; g h\n')
+    assert texts_of(speech)[0] == ('Dijo, "no"', "Ndaipóri")
 
 
 CELLS = st.text(st.characters(codec="utf-8", exclude_characters="\r") | st.sampled_from('",;\t\n «a'), max_size=12)
@@ -110,27 +125,6 @@ def test_what_is_written_as_csv_comes_back(rows, delimiter, quoting, end):
     assert [(src, tgt) for _, src, tgt in read_rows(layout)] == expected
     if quoting == csv.QUOTE_ALL and not any("\0" in cell for row in rows for cell in row):
         assert texts_of(file, "source,target") == expected
-
-
-def test_a_tsv_of_two_bare_columns_is_read_line_by_line():
-    for content in (
-        '"Hello."\tHallo.\nyes\tja\n',  # no spreadsheet would have put these in quotes
-        '"Hello," she said\t„Hallo“\n"No"\tnein\n',
-        'a 5" nail\tx\n"b""c"\ty\n"d\tz\n',
-        "no\tnein\nI can come with you tomorrow\tIch kann morgen mitkommen\n",
-    ):
-        assert find_layout(write("a.tsv", content)).is_plain
-        assert texts_of(Path("a.tsv")) == [tuple(line.split("\t")) for line in content.splitlines()]
-
-
-def test_quotes_as_spreadsheets_write_them_are_taken_off_also_after_a_space():
-    text = 'say it\tx\n"She said ""hi"""\ty\nplain\tz\n'
-    assert texts_of(write("a.tsv", text))[1] == ('She said "hi"', "y")
-    assert not find_layout(write("a.tsv", text + '"a" b\tc\n')).is_quoted
-    rows = "".join(f'"{src.replace(chr(34), chr(34) * 2)}", "{tgt}, ko árape"\n' for src, tgt in SENTENCES)
-    assert texts_of(write("a.csv", rows)) == [(src, f"{tgt}, ko árape") for src, tgt in SENTENCES]
-    speech = write("c.csv", 'Dijo, "no"; Ndaipóri\n"a; b"; c d\n"e; f"; g h\n')
-    assert texts_of(speech)[0] == ('Dijo, "no"', "Ndaipóri")
 
 
 def test_a_first_row_is_a_header_if_it_names_two_languages():
@@ -156,7 +150,7 @@ def test_two_columns_of_running_text_are_found_among_others():
         assert find_layout(write("a.tsv", as_csv([[b, a, c] for a, b, c in rows], "\t"))).columns == (0, 2)
 
 
-def test_columns_that_are_not_clear_or_missing_are_listed_with_a_sample_and_an_option_that_works():
+def test_columns_that_are_not_clear_are_listed_with_an_option_that_works():
     rows = [("how are you", src, tgt) for src, tgt in SENTENCES[2:]] + [("a house", "una casa", "óga")]
     text = message("a.csv", as_csv([["en", "es", "gn"], *rows]))
     assert text.startswith("a.csv: 3 columns, and which are source and target is not clear; ")

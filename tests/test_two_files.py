@@ -65,7 +65,7 @@ def run(corpus, trained):
     return RunDir(Path("runs/es-gn"))
 
 
-def test_two_files_become_a_run_that_tells_its_choices_and_is_not_trained_on_what_it_holds_out(run, corpus, mt):
+def test_two_files_become_a_run(run, corpus, mt):
     assert len(mt("translate", run.path, pair_of(run).held_out / "dev.es").lines) == 40
     assert [line.split()[1] for line in mt("evaluate", run.path).lines[1:3]] == ["dev", "test"]
     config, text = load_config(run.config_file), run.config_file.read_text()
@@ -86,7 +86,7 @@ def test_two_files_become_a_run_that_tells_its_choices_and_is_not_trained_on_wha
     assert not set(sets["dev"]) & set(sets["test"])
 
 
-def test_the_same_command_continues_and_data_alone_gets_the_same_choices_and_each_seed_the_same_sets(run, mt):
+def test_the_same_command_continues_and_data_alone_gets_the_same_choices(run, mt):
     load_data_config()
     assert mt("train", "only-data.yaml", *SMALL).code == 0
     assert load_config(Path("runs/only-data/config.yaml")) == load_config(run.config_file)
@@ -137,7 +137,7 @@ def load_data_config() -> Any:
     return load_config(Path("only-data.yaml"))
 
 
-def test_own_sets_are_used_and_nothing_is_held_out_and_runs_of_different_text_are_no_seeds(corpus, mt):
+def test_own_sets_are_used_and_runs_of_different_text_are_no_seeds(corpus, mt):
     for name in ("dev", "test"):
         write_corpus(50, seed=len(name))
         for tag in ("es", "gn"):
@@ -153,7 +153,7 @@ def test_own_sets_are_used_and_nothing_is_held_out_and_runs_of_different_text_ar
     assert [row["test_set"] for row in rows] == ["dev", "test"] * 2 and not any("seeds" in row for row in rows)
 
 
-def test_names_that_tell_no_languages_and_what_a_config_leaves_open_are_those_of_the_run_to_begin_with(run, corpus, mt):
+def test_what_is_left_open_is_that_of_the_run_to_begin_with(run, corpus, mt):
     rows = "".join(f"{src}\t{tgt}\n" for src, tgt in corpus[:50])
     Path("corrections.tsv").write_text(rows)
     refused = mt("train", "corrections.tsv", *SMALL)
@@ -261,7 +261,7 @@ def test_new_rows_begin_as_the_mean_of_those_that_spelt_them_or_of_the_tags_or_o
     assert spelling_ids(tagged, with_tags(tagged, ["<2es>"]), is_src=True) == [[n]]
 
 
-def test_weights_of_another_shape_begin_anew_and_are_named_and_what_does_not_fit_is_refused(run, mt):
+def test_weights_of_another_shape_begin_anew_and_what_does_not_fit_is_refused(run, mt):
     wider = ["--set", "model.ffn_dim=48", "--run-dir", "runs/wider"]
     answer = mt(*FROM, *wider)
     told = [line for line in answer.said if "randomly initialized: " in line]

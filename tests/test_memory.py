@@ -183,7 +183,7 @@ def test_a_batch_beyond_the_memory_of_the_machine_fails_and_kills_no_process(mt_
     assert err.splitlines()[-1].startswith("error: out of memory on cpu at training.batch_tokens 100000; set ")
 
 
-def test_the_limit_is_what_the_machine_and_its_container_leave_and_is_lifted_again(monkeypatch):
+def test_the_limit_is_lifted_again(monkeypatch):
     resource = pytest.importorskip("resource")
     before = resource.getrlimit(resource.RLIMIT_AS)
     monkeypatch.setattr(device, "available_memory", lambda: 1 << 28)
@@ -191,6 +191,9 @@ def test_the_limit_is_what_the_machine_and_its_container_leave_and_is_lifted_aga
         torch.ones(1 << 28)
     assert is_out_of_memory(caught.value)
     assert resource.getrlimit(resource.RLIMIT_AS) == before
+
+
+def test_what_is_available_is_what_the_machine_says_and_no_more_than_the_container_may(monkeypatch):
     if not Path("/proc/meminfo").exists():
         assert device.available_memory() is None
         return

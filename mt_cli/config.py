@@ -255,7 +255,7 @@ class DataConfig(LanguagePair):
     """Which share of an epoch's pairs is made from others, with what people write and the text has not: spans that are copied,
     such as addresses and placeholders, and typing errors. 0 for none."""
     terms: float = Field(0.0, ge=0, le=0.4)
-    """Which share of an epoch's pairs has translations behind some words of the source, as a glossary adds them: with 0.1 a run
+    """Which share of an epoch's pairs has translations behind some words of the source, as a glossary adds them: with 0.3 a run
     learns to use them (`mt translate --glossary`), inflected where the sentence needs it. 0 for none."""
     bleu_tokenize: Literal["auto", "13a", "intl", "zh", "ja-mecab", "ko-mecab", "char", "none"] = "auto"
     """How sacrebleu splits text into words for BLEU. auto: by tgt_lang."""

@@ -10,7 +10,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 help:
 	@echo "make demo       install, train on the embedded corpus, translate, evaluate (1 to 3 minutes on 2 cores, some 5 on older ones)"
-	@echo "make test       fast tests (4 minutes on 2 cores, 9 on older ones)"
+	@echo "make test       fast tests (some 3 minutes on 2 cores, 7 on older ones)"
 	@echo "make test-slow  tests that train for minutes"
 	@echo "make test-processors  the numeric tests as three kinds of older x86-64 processors compute them"
 	@echo "make test-torch TORCH=2.10.0  the numeric tests with another version of torch, in .venv-torch-2.10.0"

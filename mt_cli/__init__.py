@@ -90,9 +90,9 @@ def train(
 ) -> Run:
     """Trains as `mt train` does, or continues the run that is there: `train(["a.es", "a.gn"], minutes=10)`.
 
-    `corpus`: two text files, a table, several of these, a folder, or a config or its file. `settings`: `section.key=value`, as `--set` takes them.
-    Without `run_dir` the run has the name that `mt train` gives it. Raises MTError, and Interrupted after Ctrl-C, when
-    the work so far is saved.
+    `corpus`: two text files, a table, several of these, a folder, or a config or its file. `settings`:
+    `section.key=value`, as `--set` takes them. Without `run_dir` the run has the name that `mt train` gives it. Raises
+    MTError, and Interrupted after Ctrl-C, when the work so far is saved.
     """
     from mt_cli.build import train as train_run
     from mt_cli.config import Config

@@ -153,7 +153,8 @@ def _make_tokenizer(config: Config, pairs: list[PairText]) -> Tokenizer:
 
 
 def _joined(config: Config, mixtures: list[Mixture]) -> Mixture:
-    """The training text of all language pairs, drawn in proportion to n ** (1 / temperature); the largest as its weights say."""
+    """The training text of all language pairs, drawn in proportion to n ** (1 / temperature); the largest as its
+    weights say."""
     if not isinstance(config.data, SeveralPairs):
         return mixtures[0]
     largest, parts = max(one.n_pairs for one in mixtures), list[TokenDataset]()

@@ -1,5 +1,5 @@
-"""Reads a config file: YAML 1.2 (`no` is Norwegian, `1e-4` a number) plus `--set section.key=value` become one frozen `Config`. All
-problems are reported together, each with its line."""
+"""Reads a config file: YAML 1.2 (`no` is Norwegian, `1e-4` a number) plus `--set section.key=value` become one frozen
+`Config`. All problems are reported together, each with its line."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _MAX_BYTES = 1 << 20  # /dev/zero is refused, too
 
 
 def load_config(path: Path, overrides: Iterable[str] = (), is_open: bool = False) -> Config:
-    """The config in `path` with `overrides` over it. Of a file with `data` alone, or if `is_open`, all else is chosen from the corpus;
-    in any other, unset keys have defaults. Raises ConfigError, a line for each problem."""
+    """The config in `path` with `overrides` over it. Of a file with `data` alone, or if `is_open`, all else is chosen
+    from the corpus; in any other, unset keys have defaults. Raises ConfigError, a line for each problem."""
     draft = _Draft(str(path))
     draft.read(path)
     return draft.config(overrides, is_open or set(draft.values) == {"data"})

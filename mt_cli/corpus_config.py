@@ -1,5 +1,6 @@
-"""From the names of files to a config and to the name of its run. Of several corpora it is found out which are read as what and
-how often, each with its reason; what is no corpus, a copy, or in another language than its name says is named and left aside."""
+"""From the names of files to a config and to the name of its run. Of several corpora it is found out which are read as
+what and how often, each with its reason; what is no corpus, a copy, or in another language than its name says is named
+and left aside."""
 
 from __future__ import annotations
 
@@ -115,7 +116,8 @@ def read_config(
 
 
 def corrections_of(parent: Path) -> tuple[Path, str, list[str]]:
-    """What people corrected in a run's translations: its table, its columns, settings for the same sets and directions. Raises MTError."""
+    """What people corrected in a run's translations: its table, its columns, settings for the same sets and directions.
+    Raises MTError."""
     run = RunDir.existing(parent)
     config = run.load_config()
     of_pairs = {run.of_pair(config.data, pair).corrections_file: pair for pair in config.data.directions}
@@ -133,7 +135,8 @@ def corrections_of(parent: Path) -> tuple[Path, str, list[str]]:
 def usual_run_dir(
     corpus: Sequence[Path], config: Config, more: Collection[str] = (), init_from: Path | None = None
 ) -> Path:
-    """`runs/NAME` of a config or table, `runs/es-gn` of two files, the run of its own config; then what else changes the name."""
+    """`runs/NAME` of a config or table, `runs/es-gn` of two files, the run of its own config; then what else changes
+    the name."""
     run = RunDir(corpus[0].parent)
     if len(corpus) > 2 or _kind(corpus[0]) == "folder":
         usual = RUNS / f"{config.data.name}-more"
@@ -233,7 +236,8 @@ def _languages(
 
 
 def grouped(files: Sequence[Path]) -> list[list[Path]]:
-    """Tables by themselves, text files two by two, as they stand on the command line. Raises UsageError for one that is alone."""
+    """Tables by themselves, text files two by two, as they stand on the command line. Raises UsageError for one that is
+    alone."""
     groups, waiting = list[list[Path]](), list[Path]()
     for file in files:
         if is_table(str(file)) or len(files) == 1:
@@ -323,10 +327,10 @@ def _mixed(
 ) -> list[Corpus]:
     """The list `data.train` of several corpora, of which the first is in `languages`. `in_domain`: pairs of the kind that
     will be translated. Raises UsageError and DataError."""
-    from mt_cli.data.distance import (  # here, because the command line starts without numpy
+    from mt_cli.data.distance import (
         CharacterModel,
         other_writing,
-    )
+    )  # here, because the command line starts without numpy
 
     first, known = _read(corpora[0], languages), [language(code) for code in languages]
     models = {code: CharacterModel(side) for code, side in zip(languages, first.sides, strict=True)}
@@ -364,7 +368,8 @@ def _mixed(
 
 
 def _other_language(one: _Text, languages: Languages, models: dict[str, Any]) -> str:
-    """How a side reads, if as another language than its own; '' else. A related language is only known to be no source text."""
+    """How a side reads, if as another language than its own; '' else. A related language is only known to be no source
+    text."""
     src = next(iter(models))
     for side, code in zip(one.sides, languages, strict=True):
         bits = {known: model.bits(side) for known, model in models.items()}
@@ -377,7 +382,8 @@ def _other_language(one: _Text, languages: Languages, models: dict[str, Any]) ->
 
 
 def _weighed(own: list[_Text], languages: Languages, dev: Sequence[Path], in_domain: Sequence[Path]) -> list[Corpus]:
-    """The corpora in the languages of the run: those near to what will be translated, those of that kind, those far from it."""
+    """The corpora in the languages of the run: those near to what will be translated, those of that kind, those far
+    from it."""
     from mt_cli.data.distance import gap
 
     domain = _read(in_domain, languages) if in_domain else None
@@ -402,10 +408,11 @@ def _weighed(own: list[_Text], languages: Languages, dev: Sequence[Path], in_dom
         why = " of the kind that will be translated: more often throughout, most in the last phase"
         rows.append(domain.row(why, weight=weight, last_weight=last, hold_out=not dev))
     weights = {"weight": _weight([one for one, _ in far], [one for one, _ in near], _MOST_FAR), "last_weight": 0.0}
-    why = (
-        "with a tag, as it is written unlike what is wanted, half as much text as of the others, none in the last phase"
+    tag, why = (
+        f"{languages[1]}-far",
+        "with a tag, as it is written unlike what is wanted, half as much text as of the others",
     )
-    tag = f"{languages[1]}-far"
+    why += ", none in the last phase"
     return rows + [one.row(f", {how.told(called)}; {why}", tgt_lang=tag, **weights) for one, how in far]
 
 
@@ -429,5 +436,5 @@ def _refuse_other_language(file: Path, languages: Languages, corpus: Sequence[Pa
         first = (
             f"{file}:{foreign[0] + 1}: '{shortened(lines[foreign[0]], 40)}' reads like {other} and not like {expected}"
         )
-        all_of_them = f"so do {len(foreign):,} of {len(lines):,} lines"
-        raise DataError(f"{first}, and {all_of_them}; give text in {expected}, or leave it out")
+        most = f"so do {len(foreign):,} of {len(lines):,} lines"
+        raise DataError(f"{first}, and {most}; give text in {expected}, or leave it out")

@@ -1,5 +1,5 @@
-"""Chooses what a config leaves open, from what the corpus is like. `choose` is a pure function; the trials that its numbers rest on
-are in docs/recipe.md, and benchmarks/recipe.py makes them."""
+"""Chooses what a config leaves open, from what the corpus is like. `choose` is a pure function; the trials that its
+numbers rest on are in docs/recipe.md, and benchmarks/recipe.py makes them."""
 
 from __future__ import annotations
 
@@ -136,7 +136,8 @@ def choose(
 
 
 def tags_real_sources(facts: CorpusFacts, n_real: float, n_synthetic: float) -> bool:
-    """Whether a tag marks people's sources, not the synthetic: as text to translate, the untagged must be as many in an epoch."""
+    """Whether a tag marks people's sources, not the synthetic: as text to translate, the untagged must be as many in an
+    epoch."""
     return n_real <= n_synthetic and facts.n_distinct <= _TEACHES_ENOUGH
 
 

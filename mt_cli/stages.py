@@ -1,5 +1,5 @@
-"""What one language pair goes through before it is trained on. A stage is a function of the pair; what it makes is a product of
-the run (`run/manifest.py`), made once of what it names. `build.prepare` calls the stages in their order."""
+"""What one language pair goes through before it is trained on. A stage is a function of the pair; what it makes is a
+product of the run (`run/manifest.py`), made once of what it names. `build.prepare` calls the stages in their order."""
 
 from __future__ import annotations
 
@@ -54,7 +54,8 @@ class PairText:
     def __init__(
         self, config: Config, data: DataConfig, run: RunDir, facts: FactsCounter, stack: ExitStack, *runs: RunDir | None
     ):
-        """`facts`: gets what the recipe is to know. `stack` deletes the copy. `runs`: that it begins with, that translates for it."""
+        """`facts`: gets what the recipe is to know. `stack` deletes the copy. `runs`: that it begins with, that
+        translates for it."""
         self.run, self.files = run, run.of_pair(config.data, data)
         self.parent, self.reverse = runs
         self.data, self.suffix, self.facts = self.files.training_data(), self.files.suffix, facts
@@ -103,7 +104,8 @@ class PairText:
         return found
 
     def pairs(self, *sets: TextSet) -> Iterator[SentencePair]:
-        """The pairs of these sets, or of all corpora, as they are written. Raises DataError for what is wrong with any of them."""
+        """The pairs of these sets, or of all corpora, as they are written. Raises DataError for what is wrong with any
+        of them."""
         return chain.from_iterable(read_copy(self._copies[one.name]) for one in sets or self.sets)
 
     def trained(self, *sets: TextSet) -> Iterator[SentencePair]:
@@ -403,7 +405,8 @@ def _dataset(pair: PairText, one: TextSet, tokenizer: Tokenizer) -> TokenDataset
 
 
 def describe(pair: PairText, mixture: Mixture, tokenizer: Tokenizer) -> PreparedPair:
-    """What the text is like, in each direction that is learnt for good: `corpus.json`, `corpus.back.json`. And the dev set."""
+    """What the text is like, in each direction that is learnt for good: `corpus.json`, `corpus.back.json`. And the dev
+    set."""
     text, is_both_ways = Mixture(mixture.parts[: len(pair.own_sets)]), pair.config.training.both_directions == 1
     ways: list[tuple[Mixture, Literal[0, 1]]] = [(text, 0), (text.backwards(), 1)]
     ways = ways if is_both_ways else ways[:1]

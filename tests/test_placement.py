@@ -50,6 +50,10 @@ def test_tags_are_around_the_words_that_theirs_are_aligned_with(source, expected
     assert placed(WORDS, marks_of(source), WEIGHTS) == expected
 
 
+def test_tags_around_all_stay_around_words_that_are_linked_with_none():
+    assert placed(WORDS, marks_of("<b>a b c d</b>"), np.diag([0, 1, 1, 1, 0])[:, :4]) == "<b>A B D C1 C2</b>"
+
+
 def test_all_pairs_of_nested_tags_are_well_formed_and_lose_no_word():
     """Every two pairs of tags, one in the other or one after the other, around any words of the source."""
     n_right = n_all = 0

@@ -282,7 +282,8 @@ class BackTranslation:
         return self._join(blocks, self._translate(blocks, reverse, seconds))
 
     def _translate(self, blocks: _Blocks, reverse: RunDir, seconds: float) -> float:
-        """Translates blocks in random order, until all are done or it is time to train. Returns `seconds`, with those added."""
+        """Translates blocks in random order, until all are done or it is time to train. Returns `seconds`, with those
+        added."""
         data, training, signals = self.config.data, self.config.training, self.signals
         device, end = choose_device(training.device), 60 * translated_share(self.text) * (training.minutes or math.inf)
         translator = Translator.load(reverse.path, device=str(device), to=f"{data.tgt_lang}-{data.src_lang}")

@@ -54,8 +54,8 @@ def word_links(pairs: Sequence[SentencePair]) -> list[list[tuple[str, str]]]:
 
 
 def _with_spans(pair: SentencePair, links: list[tuple[str, str]], rng: random.Random) -> tuple[str, str]:
-    """Symbols of spans in the place of, or before, the two words of one link or more, in the order of the source: so it is learnt
-    where such a symbol belongs in a translation."""
+    """Symbols of spans in the place of, or before, the two words of one link or more, in the order of the source: so it
+    is learnt where such a symbol belongs in a translation."""
     if held(pair.src) or not links:
         return pair.src, pair.tgt
     places, n_wanted = (unit_places(pair.src), unit_places(pair.tgt)), 1
@@ -90,12 +90,13 @@ def edited(text: str, edits: list[Edit]) -> str:
 
 
 def annotated(pairs: Sequence[SentencePair], words: Glossary) -> Iterator[SentencePair]:
-    """The pairs with translations behind some words of their source, as a glossary adds them (decoding/terms.py); those without
-    words that are known to translate each other, by the alignment of the pairs or by `words`, are left out.
+    """The pairs with translations behind some words of their source, as a glossary adds them (decoding/terms.py); those
+    without words that are known to translate each other, by the alignment of the pairs or by `words`, are left out.
 
-    Most of these translations are not those of the text, which gets them, too: words that elsewhere follow on the same word, so
-    that they agree with it; else a network that knows the usual translation would overlook them. And some stand in the most
-    frequent form of the word, so that it learns to inflect (Bergmanis and Pinnis 2021, who have lemmas).
+    Most of these translations are not those of the text, which gets them, too: words that elsewhere follow on the same
+    word, so that they agree with it; else a network that knows the usual translation would overlook them. And some
+    stand in the most frequent form of the word, so that it learns to inflect (Bergmanis and Pinnis 2021, who have
+    lemmas).
     """
     linked = [_phrases(pair, own, words) for pair, own in zip(pairs, word_links(pairs), strict=True)]
     counts, following = Counter[str](), defaultdict[tuple[str, bool, int], list[str]](list)

@@ -1,10 +1,11 @@
-"""Finds where the two sides of a corpus do not belong together: shifted stretches, and single lines with a wrong partner.
+"""Finds where the two sides of a corpus do not belong together: shifted stretches, and single lines with a wrong
+partner.
 
-A lexicon, IBM model 1 (Brown et al. 1993) in both directions, gives each pair a score (Moore 2002): the mean over its words of log
-P(word | the other side) / P(word), without what the pair itself has added to the counts. A logistic regression, which tells the
-corpus's own pairs from the same sources beside other targets, makes it the log odds that the lines belong together; how likely
-each pair is wrong, and the regression without those, are estimated in turn (Saerens et al. 2002). Stretches are the best path
-(Viterbi) through the odds of each line with its neighbours' targets.
+A lexicon, IBM model 1 (Brown et al. 1993) in both directions, gives each pair a score (Moore 2002): the mean over its
+words of log P(word | the other side) / P(word), without what the pair itself has added to the counts. A logistic
+regression, which tells the corpus's own pairs from the same sources beside other targets, makes it the log odds that
+the lines belong together; how likely each pair is wrong, and the regression without those, are estimated in turn
+(Saerens et al. 2002). Stretches are the best path (Viterbi) through the odds of each line with its neighbours' targets.
 """
 
 from __future__ import annotations
@@ -131,7 +132,8 @@ class _Side:
 
 
 class _Cells(NamedTuple):
-    """Each unit of the source beside each of the target. `_row` counts units of these pairs, `_at` is a place in the corpus."""
+    """Each unit of the source beside each of the target. `_row` counts units of these pairs, `_at` is a place in the
+    corpus."""
 
     src: Ints
     tgt: Ints

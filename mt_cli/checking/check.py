@@ -1,5 +1,6 @@
-"""Looks a corpus through before a model is trained on it: what it has, what is wrong with it, which pairs a person would drop.
-It is read to learn what is usual, then to judge each pair, by `check` once more to compare the sides. Two hashes and a byte are kept of a pair."""
+"""Looks a corpus through before a model is trained on it: what it has, what is wrong with it, which pairs a person
+would drop. It is read to learn what is usual, then to judge each pair, by `check` once more to compare the sides. Two
+hashes and a byte are kept of a pair."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Runs the command line: the only place that catches MTError and sets exit codes. stdout is for results, stderr for log records.
-Commands import torch when they run, so that help and mistakes answer at once."""
+"""Runs the command line: the only place that catches MTError and sets exit codes. stdout is for results, stderr for log
+records. Commands import torch when they run, so that help and mistakes answer at once."""
 
 from __future__ import annotations
 
@@ -74,7 +74,8 @@ class UnfailingStderr:
 
 
 class TerminalHandler(logging.Handler):
-    """Shows each log record as a line on stderr, above any progress bar; of several processes, errors and those of the first."""
+    """Shows each log record as a line on stderr, above any progress bar; of several processes, errors and those of the
+    first."""
 
     def emit(self, record: logging.LogRecord) -> None:
         prefix = {logging.WARNING: "warning: ", logging.ERROR: "error: "}.get(record.levelno, "")

@@ -30,8 +30,8 @@ def export(
     tgt_lang: Annotated[str | None, typer.Option(metavar="LANG", help=_OF_TGT_LANG)] = None,
     checkpoint: Annotated[str, typer.Option(help="best, last, step-N or averaged.")] = "best",
 ) -> None:
-    """Write a run as a model of another engine, or as a page that translates in a browser by itself. The engines are CTranslate2,
-    Hugging Face transformers (marian) and Argos Translate."""
+    """Write a run as a model of another engine, or as a page that translates in a browser by itself. The engines are
+    CTranslate2, Hugging Face transformers (marian) and Argos Translate."""
     run_dir = RunDir.existing(run)
     run_dir.find_checkpoint(checkpoint)
     if to in ("marian", "html") and quantization is not None:

@@ -61,9 +61,9 @@ def translate(
 ) -> None:
     """Translate lines of text, or documents. One line comes out for each line that goes in, in order, blank for blank.
 
-    Of a document (.po, .srt, .vtt, .html, .md, .json, .properties, .csv, .tsv and others) only what is to be translated changes.
-    The search is that of the run's config, but for the options of a search that are given here. At a terminal a line below a
-    translation says why it may be wrong.
+    Of a document (.po, .srt, .vtt, .html, .md, .json, .properties, .csv, .tsv and others) only what is to be translated
+    changes. The search is that of the run's config, but for the options of a search that are given here. At a terminal
+    a line below a translation says why it may be wrong.
     """
     runs, file = options.runs_and_input(paths, takes_folder=True)
     checkpoints = options.existing_checkpoints(runs, checkpoint)
@@ -107,8 +107,8 @@ def translate_lines(
     is_talking: bool,
     batches: Batches,
 ) -> Iterator[list[str]]:
-    """A line for each line of the input `name`; with `n_best` among the settings a list for each, as Moses prints it; or a JSON
-    object. `is_talking`: says below each translation why it may be wrong."""
+    """A line for each line of the input `name`; with `n_best` among the settings a list for each, as Moses prints it;
+    or a JSON object. `is_talking`: says below each translation why it may be wrong."""
     was_split, n_terms, lacking, estimate = False, 0, Counter[str](), None
     if is_json or shows_doubts or is_talking:
         from mt_cli.explain.doubts import to_json

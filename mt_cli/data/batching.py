@@ -116,7 +116,8 @@ def subsequent_mask(length: int) -> Tensor:
 def epoch_batches(
     dataset: Mixture, batch_tokens: int, seed: int, epoch: int, is_last_phase: bool = False
 ) -> Iterator[list[int]]:
-    """The pairs of each batch of an epoch: rows x longest target is at most `batch_tokens`, x longest source twice that, or one pair."""
+    """The pairs of each batch of an epoch: rows x longest target is at most `batch_tokens`, x longest source twice
+    that, or one pair."""
     rng = np.random.default_rng((seed, epoch))
     blocks = dataset.blocks(seed, epoch, is_last_phase)
     order = rng.permutation(len(blocks))
@@ -135,9 +136,9 @@ def fixed_batches(dataset: TokenDataset | Mixture, batch_tokens: int) -> list[li
 def _batches(
     dataset: TokenDataset | Mixture, indices: Lengths, batch_tokens: int, tie_break: npt.NDArray[np.float64]
 ) -> list[list[int]]:
-    """The pairs cut into batches in this order: by target length, then by source length, up for one target length and down for the
-    next, so that a batch of two lengths has little padding. Pairs with far longer sources, which would pad their batch, come
-    last, the longest first."""
+    """The pairs cut into batches in this order: by target length, then by source length, up for one target length and
+    down for the next, so that a batch of two lengths has little padding. Pairs with far longer sources, which would pad
+    their batch, come last, the longest first."""
     if not len(indices):
         return []
     src, tgt = (length + 1 for length in dataset.lengths(indices))

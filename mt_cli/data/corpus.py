@@ -349,7 +349,8 @@ class TrainingText:
             yield from one.rewritten(read_raw_pairs(one.files, one.columns, "skip", report, one.corpus))
 
     def table(self, rows: Iterable[tuple[str, SentencePair]]) -> Iterator[str]:
-        """A table of pairs and reasons; of several corpora with number and name. What a spreadsheet takes for a formula gets an apostrophe."""
+        """A table of pairs and reasons; of several corpora with number and name. What a spreadsheet takes for a formula
+        gets an apostrophe."""
         is_one = len(self.corpora) == 1
         yield f"line\treason\tsource\ttarget{'' if is_one else _CORPUS_COLUMNS}\n"
         for said, pair in rows:
@@ -368,7 +369,8 @@ def places_in_table(rows: Iterator[str]) -> Places:
 
 
 def refuse_exchanged(data: DataConfig) -> None:
-    """Raises UsageError for text whose names or header say exactly the opposite of src_lang and tgt_lang; and as `find_layout`."""
+    """Raises UsageError for text whose names or header say exactly the opposite of src_lang and tgt_lang; and as
+    `find_layout`."""
     for pair, one in ((own, one) for own in data.directions for one in TrainingText(own).all_sets):
         found: tuple[str | None, str | None] | None
         if len(one.files) == 2:

@@ -1,5 +1,5 @@
-"""The token ids of the corpora that are trained on, and which of their pairs an epoch has. They are memory-mapped from a folder,
-which is whole by the run's manifest: memory does not grow with them."""
+"""The token ids of the corpora that are trained on, and which of their pairs an epoch has. They are memory-mapped from
+a folder, which is whole by the run's manifest: memory does not grow with them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""How far text is from other text: how hard it is to guess, letter by letter, for who has read the other. Each character is guessed
-from up to four before it, by how often that came about. All of it is whole arrays: a million characters take a second."""
+"""How far text is from other text: how hard it is to guess, letter by letter, for who has read the other. Each
+character is guessed from up to four before it, by how often that came about. All of it is whole arrays: a million
+characters take a second."""
 
 from __future__ import annotations
 
@@ -78,9 +79,9 @@ _N_TRIED = 500  # lines
 
 
 def other_writing(lines: Sequence[str], expected: Sequence[str]) -> dict[str, str]:
-    """What to write in place of characters of the lines (ü for +, qu for k), if they are of one language that is written in two
-    ways. What is usual here alone is written as whatever makes the text the easiest to guess for who has read the expected; if that is
-    usual there alone, it is another way of writing, else it is of other words."""
+    """What to write in place of characters of the lines (ü for +, qu for k), if they are of one language that is
+    written in two ways. What is usual here alone is written as whatever makes the text the easiest to guess for who has
+    read the expected; if that is usual there alone, it is another way of writing, else it is of other words."""
     expected, text = [line.lower() for line in expected], [one.lower() for one in lines[:: -(-len(lines) // _N_TRIED)]]
     model, here, there = CharacterModel(expected), _shares(text, 1), _shares(expected, 1)
     pairs = _shares(text, 2)  # the most usual first

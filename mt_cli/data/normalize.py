@@ -17,7 +17,8 @@ _MAYBE_MANY_MARKS = re.compile(r"([^\w\x00-\u02ff]{31,})")
 
 
 def normalize(text: str, keep_no_break_spaces: bool = False) -> str:
-    """In NFC, with one space (or the first no-break space, if kept) for any run of whitespace or control characters, none at the ends."""
+    """In NFC, with one space (or the first no-break space, if kept) for any run of whitespace or control characters,
+    none at the ends."""
     if keep_no_break_spaces and _NO_BREAK_SPACE.search(text):
         text = SPACES.sub(lambda run: (_NO_BREAK_SPACE.search(run[0]) or " ")[0], text).strip(f" {NO_BREAK_SPACES}")
     else:

@@ -1,5 +1,5 @@
-"""Packs pairs into batches of one fixed shape, sentences one after another in a row, for which a GPU computes one recorded graph.
-Letters in shapes: M source tokens, N target tokens, Z sentences, those of padding included."""
+"""Packs pairs into batches of one fixed shape, sentences one after another in a row, for which a GPU computes one
+recorded graph. Letters in shapes: M source tokens, N target tokens, Z sentences, those of padding included."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ class PackedShape(NamedTuple):
 
     @property
     def n_fillers(self) -> int:
-        """Sentences of padding, 1 to `longest` tokens each, as attention takes every token into one; a multiple of 8 is fastest."""
+        """Sentences of padding, 1 to `longest` tokens each, as attention takes every token into one; a multiple of 8 is
+        fastest."""
         return 8 * -(-max(self.n_src, self.n_tgt) // (8 * (self.longest - 1)))
 
     def backwards(self) -> PackedShape:

@@ -1,5 +1,6 @@
-"""What the training text is like, and text as people write it read in that way: other quotation marks, digits and capitals as it has
-them, words with unknown characters as spans; what none of its lines begins or ends with is put around the translation."""
+"""What the training text is like, and text as people write it read in that way: other quotation marks, digits and
+capitals as it has them, words with unknown characters as spans; what none of its lines begins or ends with is put
+around the translation."""
 
 from __future__ import annotations
 
@@ -147,7 +148,8 @@ _Deviation = Annotated[float, Field(ge=-1e6, le=1e6)]
 
 
 class CorpusProfile(BaseModel):
-    """What a run keeps of its training text, to compare text with what the model has seen. Lengths in tokens, end symbol counted."""
+    """What a run keeps of its training text, to compare text with what the model has seen. Lengths in tokens, end
+    symbol counted."""
 
     model_config = ConfigDict(strict=True, frozen=True, allow_inf_nan=False)
 
@@ -219,7 +221,8 @@ class ProfileBuilder:
     def profile(
         self, n_src: npt.NDArray[np.int64], n_tgt: npt.NDArray[np.int64], longest_src: int, spelling: Spelling
     ) -> CorpusProfile:
-        """The profile of at least one pair, from lengths in tokens, without end symbols: of pairs, and of the longest source."""
+        """The profile of at least one pair, from lengths in tokens, without end symbols: of pairs, and of the longest
+        source."""
         import numpy as np  # here, because the command line imports this file and starts without numpy
 
         src, tgt = n_src + 1, n_tgt + 1
@@ -274,8 +277,8 @@ class Reader:
     """Reads source text in the style of the training text."""
 
     def __init__(self, style: Style | None, tgt_characters: str = "", tgt_has_spaces: bool = True):
-        """`style`: None where it is not known; then spans are found, and all else stays as it is. `tgt_has_spaces`: whether the
-        target language writes them between words."""
+        """`style`: None where it is not known; then spans are found, and all else stays as it is. `tgt_has_spaces`:
+        whether the target language writes them between words."""
         self._style, self._source = style or Style(), Variants(style.characters) if style is not None else None
         self._target = Variants(tgt_characters, is_edge=True, takes_narrow=tgt_has_spaces)
         self._starts, self._ends = (
@@ -283,8 +286,9 @@ class Reader:
         )
 
     def visible(self, text: str, spans: list[str], markup: Markup | None = None) -> str:
-        """A text without invisible characters that training has not, and with symbols for its spans, which are added to those of
-        the line. They are found before anything is dropped, so that an emoji of several characters stays whole."""
+        """A text without invisible characters that training has not, and with symbols for its spans, which are added to
+        those of the line. They are found before anything is dropped, so that an emoji of several characters stays
+        whole."""
         text, found = hold(text, n_before=len(spans)) if markup is None else hold_markup(text, markup, len(spans))
         spans += found
         if self._source is not None and not text.isascii():
@@ -355,7 +359,8 @@ def plain_form(edge: str) -> str:
 
 
 class Variants(dict[int, str]):
-    """For `str.translate`: what each character is read as in a text that has the `known` ones. Filled in as characters come."""
+    """For `str.translate`: what each character is read as in a text that has the `known` ones. Filled in as characters
+    come."""
 
     def __init__(self, known: str, is_edge: bool = False, takes_narrow: bool = False):
         """`is_edge`: of what stands around a sentence. `takes_narrow`: also an unknown form instead of a full-width one."""

@@ -1,5 +1,6 @@
-"""Spans of a text that are copied and not translated, such as addresses, markup, emoji. Meanwhile a symbol stands for each: one of
-plane 15, or of plane 16 where it may stay outside of a sentence; in a sentence one of the eight `SYMBOLS`, which are pieces."""
+"""Spans of a text that are copied and not translated, such as addresses, markup, emoji. Meanwhile a symbol stands for
+each: one of plane 15, or of plane 16 where it may stay outside of a sentence; in a sentence one of the eight `SYMBOLS`,
+which are pieces."""
 
 from __future__ import annotations
 

@@ -44,7 +44,8 @@ def count_characters(counts: CharacterCounts, pair: SentencePair) -> None:
 
 
 def other_spelling(train: Counter[str], dev: Counter[str]) -> Spelling:
-    """Characters of training that dev hardly ever writes, and the form of them (other marks, apostrophes) that it writes instead."""
+    """Characters of training that dev hardly ever writes, and the form of them (other marks, apostrophes) that it
+    writes instead."""
     found = Spelling()
     scale = dev.total() / max(1, train.total())
     expected = Counter({char: n * scale for char, n in train.items()})  # times, if dev wrote as training does

@@ -1,6 +1,7 @@
-"""Holds out a dev and a test set from a corpus that has none, and keeps what repeats them out of training: a pure function of pairs,
-order and seed, whichever side is the source. A sentence gives another one away if it has most of its n-grams of letters
-(containment: Broder 1997), which serve languages with and without spaces; case, accents, punctuation and digits do not count."""
+"""Holds out a dev and a test set from a corpus that has none, and keeps what repeats them out of training: a pure
+function of pairs, order and seed, whichever side is the source. A sentence gives another one away if it has most of its
+n-grams of letters (containment: Broder 1997), which serve languages with and without spaces; case, accents, punctuation
+and digits do not count."""
 
 from __future__ import annotations
 
@@ -84,13 +85,15 @@ def split(
     read_others: ReadPairs = lambda: (),
 ) -> Split:
     """A dev set, a test set if asked for, and what training leaves out because of them. `unfit`: held out for no set.
-    `read_others`: pairs that training has as well, unlike what will be translated. Raises DataError where too few are left.
+    `read_others`: pairs that training has as well, unlike what will be translated. Raises DataError where too few are
+    left.
 
-    A set is a random sample of the distinct pairs whose sides have letters, differ, are no longer than 1,000 characters and
-    not much shorter than the mean. What (nearly) equals one, on either side, is in no other set and left out of training, but of near
-    repetitions no more than 3% of all pairs. Where neighbouring lines are more alike than distant ones, as in verses and news,
-    runs of 10 to 25 lines are held out, and the line on either side is left out; single lines where that would cost more than a
-    fifth of the pairs or find too few; whole groups, at most a fifth of the pairs, where most are nearly repeated.
+    A set is a random sample of the distinct pairs whose sides have letters, differ, are no longer than 1,000 characters
+    and not much shorter than the mean. What (nearly) equals one, on either side, is in no other set and left out of
+    training, but of near repetitions no more than 3% of all pairs. Where neighbouring lines are more alike than distant
+    ones, as in verses and news, runs of 10 to 25 lines are held out, and the line on either side is left out; single
+    lines where that would cost more than a fifth of the pairs or find too few; whole groups, at most a fifth of the
+    pairs, where most are nearly repeated.
     """
     names = ["dev", "test"][: 1 + with_test]
     survey = _survey(read_pairs(), seed)
@@ -327,7 +330,8 @@ class NearIndex:
         self._n_grams = np.array([len(own) for own in self._own])
 
     def near(self, sentence: str) -> list[int]:
-        """Which sentences this one, as `letters` gave it, shows by the share `NEAR`; a short one within a longer one is not shown whole."""
+        """Which sentences this one, as `letters` gave it, shows by the share `NEAR`; a short one within a longer one is
+        not shown whole."""
         found = grams(sentence, self._n)
         n_shown, n_recognized = self._n_shown(found, self._rare), min(len(found), _MANY * self._n)
         possible = np.flatnonzero(n_shown >= self._n_needed)

@@ -1,5 +1,6 @@
-"""Reads a table of sentence pairs: .tsv, .csv, .txt with tabs, a workbook (.xlsx, .xls, .ods), .jsonl, a memory (.tmx, .xliff, .po).
-Finds out how the table is written, whether its first row is a header, and which two columns are source and target."""
+"""Reads a table of sentence pairs: .tsv, .csv, .txt with tabs, a workbook (.xlsx, .xls, .ods), .jsonl, a memory (.tmx,
+.xliff, .po). Finds out how the table is written, whether its first row is a header, and which two columns are source
+and target."""
 
 from __future__ import annotations
 
@@ -84,8 +85,9 @@ def suffix_of(file: Path) -> str:
 
 
 def find_layout(file: Path, columns: str | None = None) -> TableLayout:
-    """How the table is written, by its first 1,000 rows. `columns` names source and target by header, number or (of a memory) language.
-    Raises DataError for what is no table or where the columns are not clear, UsageError for `columns` that are missing."""
+    """How the table is written, by its first 1,000 rows. `columns` names source and target by header, number or (of a
+    memory) language. Raises DataError for what is no table or where the columns are not clear, UsageError for `columns`
+    that are missing."""
     if is_memory(str(file)):
         languages, pair = languages_of_units(file, columns.split(",") if columns else None)
         return TableLayout(file, "", False, tuple(languages), pair, len(languages))
@@ -162,7 +164,8 @@ class _QuoteError(DataError):
 
 
 def _rows_of_text(file: Path, delimiter: str, is_quoted: bool) -> Iterator[Row]:
-    """Each row, with the line where it begins. What is not UTF-8 becomes lone surrogates; in the first line it is an error."""
+    """Each row, with the line where it begins. What is not UTF-8 becomes lone surrogates; in the first line it is an
+    error."""
     lines = raw_lines(file)
     try:
         first = f"{decode_line(next(lines, b''), 1, str(file))}\n"
@@ -220,7 +223,8 @@ def _delimiter_of(file: Path) -> tuple[str, list[Cells]]:
 
 
 def _is_surely_quoted(rows: list[Cells]) -> bool:
-    """Of a .tsv, whose text may have quotes: where all follow the rules of spreadsheets, and were needed or are everywhere."""
+    """Of a .tsv, whose text may have quotes: where all follow the rules of spreadsheets, and were needed or are
+    everywhere."""
     cells = [cell for row in rows for cell in row if cell and not cell.isnumeric()]
     begun = [cell for cell in cells if cell.startswith('"')]
     is_regular = bool(begun) and all(re.fullmatch('"(?:[^"]|"")*"', cell) for cell in begun)
@@ -309,9 +313,10 @@ def format_columns_option(src: int, tgt: int) -> str:
 
 
 def read_workbook(file: Path) -> Iterator[Row]:
-    """0 and which sheet is read, if there are others; then each row that is not empty of the first visible one. A formula is its
-    value as it was saved, an error such as #REF! an empty cell. `_write_rows` reads them in a process of its own: a damaged or
-    hostile file makes calamine ask for any amount of memory, or abort. Raises DataError for a file that cannot be read."""
+    """0 and which sheet is read, if there are others; then each row that is not empty of the first visible one. A
+    formula is its value as it was saved, an error such as #REF! an empty cell. `_write_rows` reads them in a process of
+    its own: a damaged or hostile file makes calamine ask for any amount of memory, or abort. Raises DataError for a
+    file that cannot be read."""
     if importlib.util.find_spec("python_calamine") is None:
         raise missing_extra(f"{file}: reading {file.suffix}", "python-calamine", "xlsx")
     try:

@@ -1,5 +1,6 @@
-"""Turns normalized text into subword ids and back; trains the sentencepiece models that do it, one for both languages or one for each.
-Characters that are in no piece are spelled as bytes. A tag is a control symbol before the source, as which no text is encoded."""
+"""Turns normalized text into subword ids and back; trains the sentencepiece models that do it, one for both languages
+or one for each. Characters that are in no piece are spelled as bytes. A tag is a control symbol before the source, as
+which no text is encoded."""
 
 from __future__ import annotations
 
@@ -46,7 +47,8 @@ def tag_of(language: str) -> str:
 
 
 class Tokenizer:
-    """`models`: one sentencepiece model, or source and target. Targets have no-break spaces where pieces have them. Raises CheckpointError."""
+    """`models`: one sentencepiece model, or source and target. Targets have no-break spaces where pieces have them.
+    Raises CheckpointError."""
 
     def __init__(self, models: list[bytes]):
         self.models, self.is_joint = models, len(models) == 1
@@ -224,7 +226,8 @@ def extend_tokenizer(tokenizer: Tokenizer, sides: list[Sentences], algorithm: st
 def train_tokenizer(
     sides: list[Sentences], algorithm: str, vocab_size: int, tags: Sequence[str] = (), symbols: str = ""
 ) -> Tokenizer:
-    """One with a model for each of `sides`; tags and symbols come on top of `vocab_size`. Raises DataError for too many characters."""
+    """One with a model for each of `sides`; tags and symbols come on top of `vocab_size`. Raises DataError for too many
+    characters."""
     added = b"".join(piece_message(symbol, 0.0, WHOLE) for symbol in symbols)
     return with_tags(Tokenizer([_train(side, algorithm, vocab_size) + added for side in sides]), tags)
 
@@ -315,8 +318,9 @@ _SIZES = {1: 8, 5: 4}  # bytes of a value, by its wire type
 
 
 def with_our_symbols(model: bytes, kept: Container[str] | None, added: Iterable[str], kind: int) -> bytes:
-    """The model with our four symbols first, then those of its pieces that are `kept` (None: all), then the missing ones of `added`, of
-    type `kind`. It splits text as before, but for pieces that are not kept. Raises CheckpointError for other bytes."""
+    """The model with our four symbols first, then those of its pieces that are `kept` (None: all), then the missing
+    ones of `added`, of type `kind`. It splits text as before, but for pieces that are not kept. Raises CheckpointError
+    for other bytes."""
     old = processor_of(model)
     algorithm_of(model)  # refuses what no tokenizer of ours does
     fields = [(number, content) for number, content in _fields(model) if isinstance(content, bytes)]

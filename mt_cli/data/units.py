@@ -1,4 +1,5 @@
-"""Reads what translators keep and datasets have, one unit, a text in several languages, at a time: .tmx, .xlf, .xliff, .po, .jsonl."""
+"""Reads what translators keep and datasets have, one unit, a text in several languages, at a time: .tmx, .xlf, .xliff,
+.po, .jsonl."""
 
 from __future__ import annotations
 
@@ -94,7 +95,8 @@ def texts_of(unit: dict[str, str], wanted: Sequence[str]) -> list[str]:
 
 
 def _indexes(names: list[str], wanted: Sequence[str]) -> list[int | None]:
-    """Of each of two languages: by its whole code, or else by the language without the region, or as one that is not named."""
+    """Of each of two languages: by its whole code, or else by the language without the region, or as one that is not
+    named."""
     codes = [name.casefold().replace("_", "-") for name in names]
     found = list[int | None]()
     for code in (one.strip().casefold().replace("_", "-") for one in wanted):
@@ -132,8 +134,9 @@ def local_name(element: Any) -> str:
 
 
 def text_with_codes(element: Any) -> str:
-    """The text of a TMX `seg` or an XLIFF `source` or `target`: `<g id="1">` and `</g>` stand for codes in pairs, `<x id="2"/>`
-    for others, with the numbers that match them between languages, or else their order. Raises ValueError for entities of the file's own."""
+    """The text of a TMX `seg` or an XLIFF `source` or `target`: `<g id="1">` and `</g>` stand for codes in pairs, `<x
+    id="2"/>` for others, with the numbers that match them between languages, or else their order. Raises ValueError for
+    entities of the file's own."""
     from lxml import etree  # here, because only XML needs it
 
     n_codes = 0

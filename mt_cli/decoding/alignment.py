@@ -42,8 +42,8 @@ class Word(NamedTuple):
 
 @torch.inference_mode()
 def cross_attention(model: Transformer, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> Iterator[Tensor]:
-    """For each pair of ids, with the target's end symbol if it has one, the weights (T,S) of its target tokens for the source's
-    and for its end symbol: the mean of all heads and layers."""
+    """For each pair of ids, with the target's end symbol if it has one, the weights (T,S) of its target tokens for the
+    source's and for its end symbol: the mean of all heads and layers."""
     found = dict[int, Tensor]()
     for chosen in batches_by_length([max(map(len, pair)) for pair in pairs]):
         src_ids, src_mask = (t.to(model.device) for t in source_batch([pairs[i][0] for i in chosen]))
@@ -82,8 +82,8 @@ def written(parts: Sequence[Part], tokenizer: Tokenizer, model: Transformer) -> 
 
 
 def _written_by_alignment(source: SourcePart, tgt_ids: Sequence[int], weights: Tensor, tokenizer: Tokenizer) -> str:
-    """The translation with tags around the words that belong to theirs, and with spans that the model has lost. `weights`: what
-    `cross_attention` gave."""
+    """The translation with tags around the words that belong to theirs, and with spans that the model has lost.
+    `weights`: what `cross_attention` gave."""
     src_words, tgt_words, matrix = _word_weights(source, tgt_ids, weights, tokenizer)
     rows, missing = list[int](), set(held(source.text))
     for row, word in enumerate(tgt_words):
@@ -135,8 +135,8 @@ def usual_firsts(
 
 
 def words_of(pieces: Sequence[str]) -> tuple[list[Word], Weights]:
-    """The words that pieces spell, and which pieces belong to which: 1 or 0, (words, pieces). Characters that are no letters, and
-    those of scripts without spaces, are words by themselves."""
+    """The words that pieces spell, and which pieces belong to which: 1 or 0, (words, pieces). Characters that are no
+    letters, and those of scripts without spaces, are words by themselves."""
     words, members, raw = list[Word](), list[list[int]](), b""
     for number, piece in enumerate(pieces):
         if byte := _BYTE.fullmatch(piece):
@@ -229,9 +229,10 @@ def _pairs_of_tags(marks: Sequence[Mark]) -> dict[int, int]:
 def _best_stretch(
     weights: Weights, source: tuple[int, int], target: tuple[int, int], taken: Sequence[tuple[int, int]]
 ) -> tuple[int, int]:
-    """The target words, of those that are free, that are linked most with the source words: the stretch of the largest sum of
-    the share above `_LEAST_SHARE` that these have of each word's links. Only words that choose each other are linked (Liang et
-    al. 2006): a word without a counterpart attends to its neighbours' ones, which attract others more."""
+    """The target words, of those that are free, that are linked most with the source words: the stretch of the largest
+    sum of the share above `_LEAST_SHARE` that these have of each word's links. Only words that choose each other are
+    linked (Liang et al. 2006): a word without a counterpart attends to its neighbours' ones, which attract others
+    more."""
     links = weights**2 / np.maximum(weights.sum(0), 1e-9)
     share = links[:, slice(*source)].sum(1) / np.maximum(links.sum(1), 1e-9) - _LEAST_SHARE
     # Between two words of the content another's costs less than one of these.

@@ -73,8 +73,8 @@ class Beams:
         return self.tokens.size(2)
 
     def extend(self, log_probs: Tensor, finished: list[Finished]) -> Tensor:
-        """Extends by the best next tokens, by log_probs (B*W,V); hypotheses that end go to `finished`. Returns the index of the
-        partial hypothesis that each new one continues, (B,W)."""
+        """Extends by the best next tokens, by log_probs (B*W,V); hypotheses that end go to `finished`. Returns the
+        index of the partial hypothesis that each new one continues, (B,W)."""
         vocab_size = log_probs.size(-1)
         totals = (self.scores[:, :, None] + log_probs.view(len(self.sentences), self.beam_size, -1)).flatten(1)
         scores, flat = self.candidates(totals)
@@ -94,8 +94,8 @@ class Beams:
         return parents
 
     def candidates(self, totals: Tensor) -> tuple[Tensor, Tensor]:
-        """The continuations to choose from by their totals (B,W*V): these, and their places there, the first to be taken first.
-        Of 2W at most W can end, one for each partial hypothesis, so at least W go on."""
+        """The continuations to choose from by their totals (B,W*V): these, and their places there, the first to be
+        taken first. Of 2W at most W can end, one for each partial hypothesis, so at least W go on."""
         return totals.topk(min(2 * self.beam_size, totals.size(1)))
 
     def keep(self, rows: list[int]) -> Tensor:

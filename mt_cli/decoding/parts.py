@@ -167,8 +167,8 @@ class LineSplitter:
 
 
 def with_terms(line: SourceLine, glossary: Glossary, tokenizer: Tokenizer | None, max_tokens: int) -> SourceLine:
-    """The line with the terms that its parts have, and for a model that has learnt to use them, which has this `tokenizer`, with
-    their translations behind them."""
+    """The line with the terms that its parts have, and for a model that has learnt to use them, which has this
+    `tokenizer`, with their translations behind them."""
     parts = [replace(part, terms=tuple(glossary.hits(part.text))) for part in line.parts]
     return replace(line, parts=[_annotated(one, tokenizer, max_tokens) for one in parts] if tokenizer else parts)
 

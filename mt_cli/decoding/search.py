@@ -77,7 +77,8 @@ class Searcher:
     def search(
         self, requests: Sequence[Request], settings: DecodingConfig, on_batch: Callable[[int], None] | None = None
     ) -> list[list[Hypothesis]]:
-        """Hypotheses of each request, in order. Sentences of similar length are searched in a batch, whose size `on_batch` gets."""
+        """Hypotheses of each request, in order. Sentences of similar length are searched in a batch, whose size
+        `on_batch` gets."""
         results: list[list[Hypothesis]] = [[] for _ in requests]
         order = sorted(range(len(requests)), key=lambda i: -len(requests[i].src_ids))  # longest first
         kinds = defaultdict[tuple[bool, bool], list[int]](list)  # so that none depends on what others in its batch have

@@ -78,8 +78,8 @@ class TermBeams(Beams):
         return index
 
     def candidates(self, totals: Tensor) -> tuple[Tensor, Tensor]:
-        """Of the best continuations, the best one of each hypothesis, and those that go on with a phrase: as many for each number
-        of tokens written, as far as there are."""
+        """Of the best continuations, the best one of each hypothesis, and those that go on with a phrase: as many for
+        each number of tokens written, as far as there are."""
         n_rows, vocab_size = len(self.sentences), totals.size(1) // self.beam_size
         of_each = totals.view(n_rows, self.beam_size, vocab_size)
         is_open = self.n_written < self.lengths[:, None]  # (B,W,P)
@@ -109,8 +109,8 @@ class TermBeams(Beams):
         return scores.gather(1, order), flat.gather(1, order)
 
     def _like_usual(self, of_each: Tensor, may_begin: Tensor) -> None:
-        """Where a phrase may begin, its first token is as probable as that of what the model would write for the term: so it gets
-        the place of that, and does not stand somewhere besides."""
+        """Where a phrase may begin, its first token is as probable as that of what the model would write for the term:
+        so it gets the place of that, and does not stand somewhere besides."""
         for n in range(may_begin.size(2)):
             firsts, usual = (
                 ids[:, n, None, None].expand(-1, self.beam_size, 1) for ids in (self.ids[..., 0], self.usual_firsts)
@@ -125,8 +125,8 @@ class TermBeams(Beams):
         return self.ids[:, None].expand(-1, n_written.size(1), -1, -1).gather(3, places[..., None])[..., 0]
 
     def _advanced(self, parents: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """What hypotheses (B,K) have written that continue their parents by these tokens, and whether a word must end behind it.
-        A token belongs to the phrase that is begun if it goes on so, else to the first that begins so."""
+        """What hypotheses (B,K) have written that continue their parents by these tokens, and whether a word must end
+        behind it. A token belongs to the phrase that is begun if it goes on so, else to the first that begins so."""
         before = self.n_written.gather(1, parents[:, :, None].expand(-1, -1, self.n_written.size(2)))
         is_open, ids = before < self.lengths[:, None], tokens[:, :, None]
         goes_on = is_open & (before > 0) & (ids == self._next_ids(before))

@@ -1,5 +1,5 @@
-"""A glossary: which words of a text have a translation of the user's own, and whether a translation has it. A term is found as
-it is written, else by a common beginning, which inflected forms share."""
+"""A glossary: which words of a text have a translation of the user's own, and whether a translation has it. A term is
+found as it is written, else by a common beginning, which inflected forms share."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ class Glossary:
 
     @classmethod
     def read(cls, file: Path) -> Glossary:
-        """From a table of terms and translations. Of a term with two the first counts, which is logged. Raises DataError, also
-        for a row without one of both."""
+        """From a table of terms and translations. Of a term with two the first counts, which is logged. Raises
+        DataError, also for a row without one of both."""
         if not is_table(str(file)):
             expected = "a glossary as a table (.tsv, .csv, .xlsx): a term, a tab, its translation"
             raise DataError(f"{file}: expected {expected}")
@@ -97,8 +97,8 @@ def key_of(word: str) -> str:
 
 
 def _differing(words: Sequence[str], of_term: Sequence[str]) -> int:
-    """How many letters differ; 1000 for other words. A term without capitals also stands for words with them, and any for one in
-    capitals."""
+    """How many letters differ; 1000 for other words. A term without capitals also stands for words with them, and any
+    for one in capitals."""
     total = 0
     for word, own in zip(words, of_term, strict=True):
         word = own if word == own.upper() else word.lower() if own == own.lower() else word

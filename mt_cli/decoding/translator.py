@@ -61,8 +61,8 @@ class Translator(Searcher):
     def load(
         cls, *runs: str | Path, checkpoint: str | Sequence[str] = "best", device: str = "auto", to: str | None = None
     ) -> Translator:
-        """The translator of a run directory; an ensemble of several runs or checkpoints. `to` as in `choose_direction`. Raises
-        RunDirError, CheckpointError and UsageError, also where they do not share a tokenizer and a direction."""
+        """The translator of a run directory; an ensemble of several runs or checkpoints. `to` as in `choose_direction`.
+        Raises RunDirError, CheckpointError and UsageError, also where they do not share a tokenizer and a direction."""
         names = [checkpoint] if isinstance(checkpoint, str) else checkpoint
         origin = [(RunDir.existing(Path(run)), name) for run in runs for name in names]
         if not origin:
@@ -103,12 +103,14 @@ class Translator(Searcher):
         strict_terms: bool = False,
         **options: Any,
     ) -> list[Translation]:
-        """`translate`, with all hypotheses and their scores. What a line break within a line divides are sentences of it.
+        """`translate`, with all hypotheses and their scores. What a line break within a line divides are sentences of
+        it.
 
-        A translation begins with its line's prefix; `on_batch` gets the number of sentences of each batch; a sample depends
-        on `first_line`, the number of lines before these, and not on the batch. In `markup`, what is between tags is translated,
-        and each pair of tags is put around the words that belong to it. The translations of a `glossary`, or of its file, are
-        used: as the run has learnt it, or where it has not, or where they are `strict_terms`, by a search that has them all.
+        A translation begins with its line's prefix; `on_batch` gets the number of sentences of each batch; a sample
+        depends on `first_line`, the number of lines before these, and not on the batch. In `markup`, what is between
+        tags is translated, and each pair of tags is put around the words that belong to it. The translations of a
+        `glossary`, or of its file, are used: as the run has learnt it, or where it has not, or where they are
+        `strict_terms`, by a search that has them all.
         """
         lines = _checked(lines)
         if prefixes is not None and len(_checked(prefixes)) != len(lines):

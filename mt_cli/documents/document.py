@@ -1,5 +1,5 @@
-"""A file as text with slots, which are its segments: what is translated is written into these, every other byte stays. Each format
-is a file beside this one that says where the slots are, and which codes within them are copied."""
+"""A file as text with slots, which are its segments: what is translated is written into these, every other byte stays.
+Each format is a file beside this one that says where the slots are, and which codes within them are copied."""
 
 from __future__ import annotations
 
@@ -184,7 +184,8 @@ class TextDocument:
         self, start: int, end: int, codes: Sequence[Code] = (), read: Callable[[str], str] = escaped,
         write: Callable[[str], str] = html.unescape, wrap: Callable[[str], str] = str, owner: Any = None, **of_segment: Any,
     ) -> Iterator[Slot]:  # fmt: skip
-        """The slot of a stretch, if it has words. Codes at its edges without words stay outside, if they belong to no pair."""
+        """The slot of a stretch, if it has words. Codes at its edges without words stay outside, if they belong to no
+        pair."""
         text, inner = self.text, list(codes)
 
         def is_outside(code: Code, paired: str) -> bool:

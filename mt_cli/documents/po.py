@@ -28,7 +28,8 @@ class PoDocument(TextDocument):
     is_bilingual = True
 
     def __init__(self, content: bytes, name: str):
-        """Raises DataError also for a line that PO files have not, for no header and for a formula of plurals that is none."""
+        """Raises DataError also for a line that PO files have not, for no header and for a formula of plurals that is
+        none."""
         charset = declared[1].decode() if (declared := _CHARSET.search(content)) else "utf-8"
         super().__init__(content, name, "utf-8" if charset == "CHARSET" else charset)
         entries = list(po_entries(self.text, name))
@@ -90,7 +91,8 @@ class PoDocument(TextDocument):
 
 
 def _quoted(source: str, newline: str, text: str) -> str:
-    """The text in quotes, on lines of its own if it is long or has several; with the line ends around it that its source has."""
+    """The text in quotes, on lines of its own if it is long or has several; with the line ends around it that its
+    source has."""
     n_before, n_after = (len(source) - len(one) for one in (source.lstrip("\n"), source.rstrip("\n")))
     text = "\n" * n_before + text.strip("\n") + "\n" * n_after
     lines = [f'"{line.translate(_ESCAPES)}"' for line in _PIECE.findall(text)]

@@ -1,4 +1,5 @@
-"""Subtitles, SRT and WebVTT: cues that make up a sentence are translated together, and the translation is split by their times."""
+"""Subtitles, SRT and WebVTT: cues that make up a sentence are translated together, and the translation is split by
+their times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Tables: the cells of one column are translated, into another one or into a new one behind the last. CSV, workbooks (.xlsx)."""
+"""Tables: the cells of one column are translated, into another one or into a new one behind the last. CSV, workbooks
+(.xlsx)."""
 
 from __future__ import annotations
 
@@ -149,7 +150,8 @@ def read_workbook(content: bytes, name: str, column: str) -> Archive:
 
 
 class Sheet(XmlDocument, Table):
-    """The cells of each visible sheet of a workbook. Formulas stay as they are; a translated cell has the style of its source."""
+    """The cells of each visible sheet of a workbook. Formulas stay as they are; a translated cell has the style of its
+    source."""
 
     has_equal_rows = False
 

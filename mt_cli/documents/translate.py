@@ -1,4 +1,5 @@
-"""Translates documents, one or all of a folder, and keeps what is finished, so that the same command continues after a kill."""
+"""Translates documents, one or all of a folder, and keeps what is finished, so that the same command continues after a
+kill."""
 
 from __future__ import annotations
 
@@ -36,8 +37,8 @@ Opened = tuple[Path, Path, Document]  # the file, that of its translation, and w
 
 
 def open_documents(source: Path, output: Path | None, column: str | None) -> tuple[list[Opened], Path]:
-    """The document, or all of a folder but those that are written already; and the file that is to keep translations. Raises DataError for a file that is not what its name
-    says, and UsageError for an output that cannot be meant."""
+    """The document, or all of a folder but those that are written already; and the file that is to keep translations.
+    Raises DataError for a file that is not what its name says, and UsageError for an output that cannot be meant."""
     if output is None:
         kind = "a folder, and no run directory" if source.is_dir() else "a document"
         raise UsageError(f"{source}: {kind}; say by --output where its translation is put")
@@ -67,8 +68,8 @@ def open_documents(source: Path, output: Path | None, column: str | None) -> tup
 def translate_documents(
     documents: list[Opened], unfinished: Path, translator: Translator, options: dict[str, Any], takes_all: bool, shows_doubts: bool
 ) -> None:  # fmt: skip
-    """Writes each document when all of it is translated. `options`: keys of the config's `decoding` and those for terms. Raises
-    DataError for a document in other languages, and RunDirError where nothing can be written."""
+    """Writes each document when all of it is translated. `options`: keys of the config's `decoding` and those for
+    terms. Raises DataError for a document in other languages, and RunDirError where nothing can be written."""
     for folder in {output.parent for _, output, _ in documents if unfinished.name == ".unfinished"}:
         make_folders(folder)
     if finished := Finished(unfinished):

@@ -1,4 +1,5 @@
-"""XLIFF 1.2 and 2.x (OASIS): a segment is a `trans-unit`, or a `segment` of a unit. One that is not translated yet is filled."""
+"""XLIFF 1.2 and 2.x (OASIS): a segment is a `trans-unit`, or a `segment` of a unit. One that is not translated yet is
+filled."""
 
 from __future__ import annotations
 

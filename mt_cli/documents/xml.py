@@ -127,13 +127,8 @@ class XmlDocument(TextDocument):
         start, end = element.first, element.last
         section = _SECTION.fullmatch(self.text, start, end)
         if not section:
-            return (
-                start,
-                end,
-                list(self._codes(element, is_around_words)),
-                lambda text: _SECTION.sub(lambda one: escaped(one[1]), text),
-                str,
-            )
+            read = lambda text: _SECTION.sub(lambda one: escaped(one[1]), text)  # noqa: E731
+            return start, end, list(self._codes(element, is_around_words)), read, str
         codes = [code for code in self._codes_of_text(*section.span(1), "") if code.name]
         is_html = codes or re.search(r"&#?\w+;", section[1])
         return *section.span(1), codes, *((str, str) if is_html else (escaped, unescape))

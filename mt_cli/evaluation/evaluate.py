@@ -68,9 +68,9 @@ def evaluate(
     **search: Any,
 ) -> Evaluation:
     """The scores of runs on the sets of their configs, in each direction they learnt or in `to`; or on `src` and `ref`;
-    or of files of translations `hyp`, in `tgt_lang`, against `ref`. `glossary`, `strict_terms`: of `Translator.translations`; then
-    it is scored, too, how many terms were used. `search`: keys of `decoding`. Warnings are logged. Raises MTError, for text that
-    cannot be read before anything is translated."""
+    or of files of translations `hyp`, in `tgt_lang`, against `ref`. `glossary`, `strict_terms`: of
+    `Translator.translations`; then it is scored, too, how many terms were used. `search`: keys of `decoding`. Warnings
+    are logged. Raises MTError, for text that cannot be read before anything is translated."""
     if not runs and not (hyp and ref):
         raise UsageError("nothing to evaluate; give a run, or hyp and ref")
     terms = {"glossary": as_glossary(glossary), "strict_terms": strict_terms} if glossary is not None else {}

@@ -1,5 +1,6 @@
-"""Reasons to doubt a translation, found without a reference, and a translated line with them as JSON. The thresholds were set by
-looking at translations of Multi30k (English to German and to French) and at input that was damaged on purpose."""
+"""Reasons to doubt a translation, found without a reference, and a translated line with them as JSON. The thresholds
+were set by looking at translations of Multi30k (English to German and to French) and at input that was damaged on
+purpose."""
 
 from __future__ import annotations
 
@@ -170,7 +171,8 @@ def lost_placeholders(source: str, translation: str) -> list[str]:
 
 
 def changed_numbers(source: str, translation: str) -> str:
-    """The numbers that one side lacks, in digits of any script, without small ones; `1,000` is `1.000`, `10:30` is `10.30`."""
+    """The numbers that one side lacks, in digits of any script, without small ones; `1,000` is `1.000`, `10:30` is
+    `10.30`."""
     source, translation = (_PLACEHOLDER.sub(" ", text) for text in (source, translation))
     changes = (("lost", _numbers_without(source, translation)), ("invented", _numbers_without(translation, source)))
     return ", ".join(f"{what} {' '.join(numbers[:_MAX_SHOWN])}" for what, numbers in changes if numbers)
@@ -198,8 +200,9 @@ def _numbers_without(text: str, other: str) -> list[str]:
 
 
 def to_json(translator: Translator, lines: list[ExplainedLine]) -> list[str]:
-    """For each line its source and hypotheses with scores; for the best one also alignment, estimated chrF and doubts. Scores are
-    natural logarithms, that of a hypothesis divided by the length penalty of a beam. Tokens include the end symbols of parts."""
+    """For each line its source and hypotheses with scores; for the best one also alignment, estimated chrF and doubts.
+    Scores are natural logarithms, that of a hypothesis divided by the length penalty of a beam. Tokens include the end
+    symbols of parts."""
     tokenizer = translator.tokenizer
     pairs = [
         (part.src_ids, part.hypotheses[n].ids)

@@ -1,5 +1,5 @@
-"""An estimated chrF for each translated line, found without a reference: a linear fit of what is known of a translation to the
-sentence chrF of the run's own translations of its dev set. Letters in shapes: B lines, F features."""
+"""An estimated chrF for each translated line, found without a reference: a linear fit of what is known of a translation
+to the sentence chrF of the run's own translations of its dev set. Letters in shapes: B lines, F features."""
 
 from __future__ import annotations
 
@@ -161,8 +161,8 @@ def fit_estimate(
 
 
 def fit_weights(features: Vector, targets: Vector) -> Vector:
-    """Weights (F) of the ridge regression of targets (B) on features (B,F), by coordinate descent; none is below 0, so that the
-    estimate falls on text of another domain."""
+    """Weights (F) of the ridge regression of targets (B) on features (B,F), by coordinate descent; none is below 0, so
+    that the estimate falls on text of another domain."""
     scales = features.std(0)
     scales[scales < 1e-9] = np.inf
     standard = (features - features.mean(0)) / scales

@@ -1,5 +1,5 @@
-"""Pages for a browser: a template with its style sheets, scripts and data in one file, which loads nothing from the network, by its
-own security policy, and never takes text for code: Jinja escapes all of it."""
+"""Pages for a browser: a template with its style sheets, scripts and data in one file, which loads nothing from the
+network, by its own security policy, and never takes text for code: Jinja escapes all of it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ def write_page(file: Path, name: str, data: str, **values: Any) -> None:
 
 
 def render_page(template: str, **values: Any) -> str:
-    """The page that `template`, a path in the package, makes of `values`. Its `text_of(path)` is a script or a style sheet."""
+    """The page that `template`, a path in the package, makes of `values`. Its `text_of(path)` is a script or a style
+    sheet."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined  # here, as `mt explain` is to start quickly
 
     pages = Environment(loader=FileSystemLoader(_PACKAGE), autoescape=True, undefined=StrictUndefined)

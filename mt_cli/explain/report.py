@@ -111,7 +111,8 @@ class RunReport:
         return None
 
     def for_script(self) -> dict[str, Any]:
-        """What the script of the page reads. The points of a curve are step, minute and value; None: not known, or not finite."""
+        """What the script of the page reads. The points of a curve are step, minute and value; None: not known, or not
+        finite."""
         training, curves = self.config.training, dict[str, list[tuple[int, float | None, float | None]]]()
         minutes = {one.step: round(one.elapsed_seconds / 60, 3) for one in self.times}
         for key in _CURVES:
@@ -293,7 +294,8 @@ def report(
     robustness: bool = False,
 ) -> Report:
     """Writes the page, over an earlier report alone. `quick`: from files of the runs alone, within a second, so that a
-    training can call it. Otherwise each run translates its test sets, with `robustness` under each change that people make in text, too. Raises MTError."""
+    training can call it. Otherwise each run translates its test sets, with `robustness` under each change that people
+    make in text, too. Raises MTError."""
     output = Path(output)
     refuse_page(output, "--output", _MARK)
     folders = [RunDir.existing(Path(run)) for run in ([runs] if isinstance(runs, str | Path) else runs)]

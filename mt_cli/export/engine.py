@@ -1,5 +1,5 @@
-"""CTranslate2, a fast engine on a CPU: a run as its model, or as an `.argosmodel`, a zip of Argos Translate and LibreTranslate
-with such a model and the tokenizer; and its search in place of ours, which finds the same."""
+"""CTranslate2, a fast engine on a CPU: a run as its model, or as an `.argosmodel`, a zip of Argos Translate and
+LibreTranslate with such a model and the tokenizer; and its search in place of ours, which finds the same."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ _SUPPORTED = {"beam_size", "n_best", "length_penalty", "max_length_ratio", "batc
 
 
 class CTranslate2Translator(Translator):
-    """A `Translator` of one model that leaves the search to CTranslate2; splitting, joining and forced scores stay its own. The
-    model is exported at every start: a stored one could be that of another checkpoint, or a stranger's."""
+    """A `Translator` of one model that leaves the search to CTranslate2; splitting, joining and forced scores stay its
+    own. The model is exported at every start: a stored one could be that of another checkpoint, or a stranger's."""
 
     compute_type = "float32"
 
@@ -104,8 +104,8 @@ class Int8Translator(CTranslate2Translator):
 
 
 def avoid_saturated_int8() -> None:
-    """To be called before ctranslate2 is imported. On processors without VNNI, oneDNN adds pairs of 8-bit products in 16 bits,
-    and about one pair in a hundred saturates; MKL adds them in 32 bits, and takes half as long again."""
+    """To be called before ctranslate2 is imported. On processors without VNNI, oneDNN adds pairs of 8-bit products in
+    16 bits, and about one pair in a hundred saturates; MKL adds them in 32 bits, and takes half as long again."""
     is_x86 = platform.machine().lower() in {"x86_64", "amd64"}
     may_use_vnni = os.environ.get("ONEDNN_MAX_CPU_ISA") not in {"SSE41", "AVX", "AVX2", "AVX512_CORE"}
     if is_x86 and not (torch.cpu._is_vnni_supported() and may_use_vnni):
@@ -116,8 +116,9 @@ def avoid_saturated_int8() -> None:
 
 
 def write_ctranslate2(translator: Translator, folder: Path, quantization: str = "float32") -> None:
-    """The model in `folder`, which must exist, and its tokenizer beside it (`source.spm`, `target.spm`). Raises UsageError when
-    ctranslate2 is not installed or the run has a part that the format cannot hold and no weight can take."""
+    """The model in `folder`, which must exist, and its tokenizer beside it (`source.spm`, `target.spm`). Raises
+    UsageError when ctranslate2 is not installed or the run has a part that the format cannot hold and no weight can
+    take."""
     try:
         from ctranslate2 import specs
     except ImportError:

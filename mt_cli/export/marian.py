@@ -1,5 +1,5 @@
-"""Writes a run as a Hugging Face folder, which `transformers` loads: as Marian, whose norms come after the sublayers (post-norm),
-or as Pegasus, which has the same parts with the norms before them, both with Marian's tokenizer."""
+"""Writes a run as a Hugging Face folder, which `transformers` loads: as Marian, whose norms come after the sublayers
+(post-norm), or as Pegasus, which has the same parts with the norms before them, both with Marian's tokenizer."""
 
 from __future__ import annotations
 
@@ -97,8 +97,8 @@ def marian_name(name: str) -> str:
 
 
 def marian_order(d_model: int) -> Tensor:
-    """Our numbers of the dimensions of d_model in Marian's order. It makes its own sinusoids, all sines first, then all cosines;
-    ours alternate. Nothing else depends on the order, so all weights with this dimension are permuted."""
+    """Our numbers of the dimensions of d_model in Marian's order. It makes its own sinusoids, all sines first, then all
+    cosines; ours alternate. Nothing else depends on the order, so all weights with this dimension are permuted."""
     return torch.cat((torch.arange(0, d_model, 2), torch.arange(1, d_model, 2)))
 
 

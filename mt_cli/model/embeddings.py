@@ -38,5 +38,6 @@ class Embeddings(nn.Module):
         return self.norm(self.dropout(self.positions.add_to_tokens(self.token(ids), numbers, self.scale)))
 
     def at(self, ids: Tensor, position: int | Tensor) -> Tensor:
-        """ids (B), all at one `position`, counted from 0, which may be a tensor (1) -> (B,D), without dropout: a step of a search."""
+        """ids (B), all at one `position`, counted from 0, which may be a tensor (1) -> (B,D), without dropout: a step
+        of a search."""
         return self.norm(self.positions.add_to_tokens(self.token(ids), position + 1, self.scale))

@@ -1,5 +1,6 @@
-"""The only `torch.save` and `torch.load`: files are replaced atomically, verified when read, and never run code. Loading checks
-the checksums of torch's zip format first: of 400 single flipped bits `torch.load` alone accepted 384 without an error."""
+"""The only `torch.save` and `torch.load`: files are replaced atomically, verified when read, and never run code.
+Loading checks the checksums of torch's zip format first: of 400 single flipped bits `torch.load` alone accepted 384
+without an error."""
 
 from __future__ import annotations
 
@@ -69,7 +70,8 @@ def load_checkpoint(file: Path) -> dict[str, Any]:
 
 
 def load_foreign_weights(file: Path) -> dict[str, Any]:
-    """Another library's tensors by name, from safetensors or torch. Raises CheckpointError, or UsageError without safetensors."""
+    """Another library's tensors by name, from safetensors or torch. Raises CheckpointError, or UsageError without
+    safetensors."""
     refuse_special_file(file)
     if file.suffix == ".safetensors":
         try:
@@ -146,7 +148,8 @@ def refuse_other_run(content: dict[str, Any], config: Config, run: RunDir, names
 
 
 def refuse_other_weights(model: Transformer, weights: dict[str, Any], file: Path) -> None:
-    """Raises CheckpointError when names or shapes are not the model's, or values are not finite: every translation would be blank."""
+    """Raises CheckpointError when names or shapes are not the model's, or values are not finite: every translation
+    would be blank."""
     expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     found = {name: shape_of(weight) for name, weight in weights.items()}
     for name in sorted(expected.keys() | found.keys(), key=str):

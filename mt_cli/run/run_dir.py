@@ -215,8 +215,8 @@ class PairFiles:
         return saved
 
     def training_data(self) -> DataConfig:
-        """The section, with what the run has made for itself as the last corpora: synthetic pairs, text of its parent. Those of
-        other languages are behind them, and so is copied text."""
+        """The section, with what the run has made for itself as the last corpora: synthetic pairs, text of its parent.
+        Those of other languages are behind them, and so is copied text."""
         made = list[Corpus]()
         for name, is_synthetic in (("synthetic", True), ("rehearsal", False)):
             facts, files = self.manifest.facts(name), self.made_files(name)
@@ -276,7 +276,8 @@ class PairFiles:
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """The folder, made if need be, for this process alone; however it ends, it is released. Raises RunDirError when another process has it."""
+    """The folder, made if need be, for this process alone; however it ends, it is released. Raises RunDirError when
+    another process has it."""
     owner, lock = folder / ".owner", FileLock(folder / ".lock", timeout=0)
     try:
         for path in (*reversed(folder.parents), folder):

@@ -37,8 +37,9 @@ async def translate(asked: Asked) -> Any:
 
 
 def _untranslated(asked: Asked, source: str, target: str) -> dict[str, Any]:
-    """A text in the target language is its own translation, and so is what Weblate sends when it is told of a server, `test` from
-    English to German, whatever the server translates. Raises Refused for other languages that no run has."""
+    """A text in the target language is its own translation, and so is what Weblate sends when it is told of a server,
+    `test` from English to German, whatever the server translates. Raises Refused for other languages that no run
+    has."""
     codes = {code.casefold() for pair in asked.service.translators.served for code in pair}
     is_probe = (asked.texts("q"), source, target) == (["test"], "en", "de")
     if not is_probe and not (source.casefold() == target.casefold() and source.casefold() in codes):

@@ -1,5 +1,5 @@
-"""What all APIs of a server share: how a request becomes parameters, these become translations, and errors become answers; files
-to be translated, of which none is kept on the disk, and corrections, which are."""
+"""What all APIs of a server share: how a request becomes parameters, these become translations, and errors become
+answers; files to be translated, of which none is kept on the disk, and corrections, which are."""
 
 from __future__ import annotations
 
@@ -126,8 +126,8 @@ class Asked:
         return next(iter(await self.detect(text, target)), (None, 0.0))
 
     async def detect(self, text: str, target: str | None = None) -> list[tuple[Pair, float]]:
-        """A direction from each language that the text may be in, into `target` if it is given, with a confidence of 0 to 100:
-        by its letters, and by how probable the translation is. Best first."""
+        """A direction from each language that the text may be in, into `target` if it is given, with a confidence of 0
+        to 100: by its letters, and by how probable the translation is. Best first."""
         text = text[:_MAX_DETECTED]
         shares = self.service.translators.likely(text, target)
         weights = dict.fromkeys(shares, 1.0)
@@ -247,7 +247,8 @@ _corrections_lock = threading.Lock()
 
 
 async def translated_file(asked: Asked) -> tuple[str, bytes]:
-    """The name and the content of the translation of the parameter `file`. Raises Refused, DataError and UsageError for one that cannot be read or written."""
+    """The name and the content of the translation of the parameter `file`. Raises Refused, DataError and UsageError for
+    one that cannot be read or written."""
     pair, file, column = asked.pair(), asked.parameters.get("file"), asked.parameters.get("column")
     if not isinstance(file, UploadFile) or not file.filename:
         raise Refused(400, "Invalid request: missing file parameter")

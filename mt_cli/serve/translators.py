@@ -1,5 +1,6 @@
-"""The translators of a server: one for each direction of each run, loaded again when the best checkpoint of its run moves; which
-of them a client means, and what it may want of it: translations, scores of them, or all that the page shows of them."""
+"""The translators of a server: one for each direction of each run, loaded again when the best checkpoint of its run
+moves; which of them a client means, and what it may want of it: translations, scores of them, or all that the page
+shows of them."""
 
 from __future__ import annotations
 
@@ -83,8 +84,8 @@ class Translators:
         return (own_source, own_target) if own_source and own_target else None
 
     def likely(self, text: str, target: str | None) -> dict[Pair, float]:
-        """A direction from each language that the text may be in, into `target` if it is given, and the share of its letters that
-        this language has. A language with clearly fewer of them than another is not meant."""
+        """A direction from each language that the text may be in, into `target` if it is given, and the share of its
+        letters that this language has. A language with clearly fewer of them than another is not meant."""
         letters, shares = [char for char in text.casefold() if is_letter(char)], dict[Pair, float]()
         pairs = {
             source: self.find(source, target) if target else (source, own) for source, own in reversed([*self.served])
@@ -151,8 +152,9 @@ class Translators:
         return found
 
     def _translator(self, *parts: Any) -> Translator:
-        """That of the engine that was asked for. CTranslate2 takes half our time or less for greedy search; but it goes on with a
-        beam search when nothing can win any more, and then takes twice our time. So `auto` is CTranslate2 for the former."""
+        """That of the engine that was asked for. CTranslate2 takes half our time or less for greedy search; but it goes
+        on with a beam search when nothing can win any more, and then takes twice our time. So `auto` is CTranslate2 for
+        the former."""
         search, is_auto = parts[2].decoding, self._engine == "auto"
         is_greedy = search.beam_size == 1 and not search.sample
         is_possible = self.device.type == "cpu" and importlib.util.find_spec("ctranslate2") is not None
@@ -229,7 +231,8 @@ def _shown(served: Served, line: ExplainedLine) -> dict[str, Any]:
 
 
 def _doubt(doubt: Doubt, source: Sequence[str], target: Sequence[str], weights: Weights) -> dict[str, Any]:
-    """With the target words that it is about: those that it names, or that attended most to the source words that it names."""
+    """With the target words that it is about: those that it names, or that attended most to the source words that it
+    names."""
     named = doubt.detail.split()
     if doubt.kind in _OF_SOURCE:
         unseen = {*doubt.detail} if doubt.kind == "unseen" else set[str]()

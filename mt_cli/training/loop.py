@@ -81,10 +81,9 @@ class Trainer:
                 self._read_queued(self.n_late)
                 state.speed.note_step(time.monotonic() - began, update.phase.n_passes)
                 if (minutes := state.settings.minutes) is not None:
-                    is_late = (
-                        state.speed.training_seconds > 6 * minutes or state.is_at_last_step
-                    )  # to be without a plan
-                    is_first = state.speed.plan is None and self.ranks.shared(is_late)
+                    # The first plan is made after a tenth of the minutes, or before the steps end.
+                    is_due = state.speed.training_seconds > 6 * minutes or state.is_at_last_step
+                    is_first = state.speed.plan is None and self.ranks.shared(is_due)
                     if is_first or p.step % PLAN_EVERY_STEPS == 0:
                         self._plan_rest()
                 if p.step % LOG_EVERY_STEPS == 0 or state.is_at_last_step:

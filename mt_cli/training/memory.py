@@ -104,7 +104,8 @@ def try_largest_batches(state: TrainingState, dataset: Mixture, limit: int | Non
 
 
 def largest_batches(dataset: Mixture, training: TrainingConfig, epoch: int) -> list[list[int]]:
-    """The batches with the most target positions, source positions and pairs of these; those of other epochs are like them."""
+    """The batches with the most target positions, source positions and pairs of these; those of other epochs are like
+    them."""
     sizes = dict[tuple[int, ...], tuple[int, int, int]]()
     for pairs in islice(epoch_batches(dataset, training.batch_tokens, training.seed, epoch), _MOST_BATCHES):
         n_rows, (n_src, n_tgt) = len(pairs), (int(side.max()) + 1 for side in dataset.lengths(pairs))

@@ -93,7 +93,8 @@ class Progress:
         self.n_records_far_above = self.n_records_far_above + 1 if loss > self.lowest_loss + FAR_ABOVE else 0
 
     def note_validation(self, score: float, loss: float) -> str:
-        """How this validation is the best so far, or "": by its score, or by a clearly lower loss, as scores are chance at first."""
+        """How this validation is the best so far, or "": by its score, or by a clearly lower loss, as scores are chance
+        at first."""
         best = "best" if score > self.best_score else ""
         if not best and loss < self.best_loss - _CLEARLY_BELOW:
             best = "best, by its loss"

@@ -1,4 +1,5 @@
-"""How good the weights of a training are on the dev set: loss and scores of greedy translations, and at the end other searches."""
+"""How good the weights of a training are on the dev set: loss and scores of greedy translations, and at the end other
+searches."""
 
 from __future__ import annotations
 
@@ -82,7 +83,8 @@ def _format(figures: dict[str, float]) -> str:
 
 
 def validate(state: TrainingState, data: PreparedData, is_stopping: Callable[[], bool]) -> Validation | None:
-    """Translates dev with the candidate of the lower loss. None once `is_stopping`. Raises FloatingPointError for a NaN loss."""
+    """Translates dev with the candidate of the lower loss. None once `is_stopping`. Raises FloatingPointError for a NaN
+    loss."""
     candidates, n_tokens = state.candidates, state.config.training.batch_tokens
     n_dev = sum(len(pair.dev) for pair in data.pairs)
     sample = data.train.sample(n_dev)
@@ -155,8 +157,8 @@ def keep_search(run: RunDir, pairs: Sequence[PreparedPair], is_stopping: Callabl
     """Writes the search that the trained run translates best with into its config, with the reason, once for each best
     checkpoint; not where a person has set one. A failure is only logged.
 
-    A weak model's beam runs away, and chrF hides it; so the choice is by chrF1, which counts the superfluous as much as what is
-    found, among the searches whose translations are as long in all as the references, give or take a tenth.
+    A weak model's beam runs away, and chrF hides it; so the choice is by chrF1, which counts the superfluous as much as
+    what is found, among the searches whose translations are as long in all as the references, give or take a tenth.
     """
     config = run.load_config()
     usual = {f"decoding.{key}": value for key, value in _DEFAULTS.items()}  # where no person has set it

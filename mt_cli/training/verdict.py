@@ -51,7 +51,8 @@ def best_of(curve: Sequence[Point]) -> Judgement:
 def verdict(
     curve: Sequence[Point], vocab_size: int, n_pairs: int, n_epochs: float, share_faulty: float = 0.0
 ) -> list[str]:
-    """Two lines for people. `n_epochs`: how often the pairs were read; `share_faulty`: of them; `vocab_size`: of the target."""
+    """Two lines for people. `n_epochs`: how often the pairs were read; `share_faulty`: of them; `vocab_size`: of the
+    target."""
     best, last, uniform = best_of(curve), curve[-1], math.log(vocab_size)
     earlier = [point for point in curve if point.step <= 0.75 * last.step]
     if best.chrf > _SOLVED:

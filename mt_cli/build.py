@@ -1,7 +1,5 @@
 """A run is a build: `train` makes each product of it once, in the order that stands in `prepare`, and then trains."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 import logging

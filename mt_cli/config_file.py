@@ -1,8 +1,6 @@
 """Reads a config file: YAML 1.2 (`no` is Norwegian, `1e-4` a number) plus `--set section.key=value` become one frozen
 `Config`. All problems are reported together, each with its line."""
 
-from __future__ import annotations
-
 import difflib
 import functools
 import json

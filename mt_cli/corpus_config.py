@@ -2,8 +2,6 @@
 what and how often, each with its reason; what is no corpus, a copy, or in another language than its name says is named
 and left aside."""
 
-from __future__ import annotations
-
 import json
 import logging
 import re

@@ -1,7 +1,5 @@
 """The device and the precision to compute with, as requested or chosen automatically; and the memory that is free."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import functools

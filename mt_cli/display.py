@@ -1,7 +1,5 @@
 """Text as a terminal shows it: how wide it is, cut to a width, and with what has no shape as escapes."""
 
-from __future__ import annotations
-
 import unicodedata
 
 

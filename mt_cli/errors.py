@@ -1,8 +1,6 @@
 """Every error a user can meet, and its exit code; `cli/app.py` alone shows them. A message says what was found, what
 was expected and what to do next; where a file is the matter it begins with `<file>:<line>:`."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

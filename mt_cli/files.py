@@ -1,7 +1,5 @@
 """Replaces files atomically: a new file is written beside the old one, synced, and renamed over it."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import hashlib

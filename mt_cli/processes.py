@@ -1,7 +1,5 @@
 """Which of the processes that `torchrun` started this one is; without torch."""
 
-from __future__ import annotations
-
 import os
 
 

@@ -1,8 +1,6 @@
 """Chooses what a config leaves open, from what the corpus is like. `choose` is a pure function; the trials that its
 numbers rest on are in docs/recipe.md, and benchmarks/recipe.py makes them."""
 
-from __future__ import annotations
-
 import math
 import unicodedata
 from collections import Counter

@@ -1,8 +1,6 @@
 """What one language pair goes through before it is trained on. A stage is a function of the pair; what it makes is a
 product of the run (`run/manifest.py`), made once of what it names. `build.prepare` calls the stages in their order."""
 
-from __future__ import annotations
-
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -1,8 +1,6 @@
 """Chromium and Firefox without a window: they type, look and hear every complaint. Chromium is driven through pipes by its
 DevTools protocol, Firefox through a socket by Marionette."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os

@@ -1,8 +1,6 @@
 """What the scripts of an exported page compute, in NumPy: the same integers, and the same operations on float64 in the same
 order, so that each number is the same bit for bit."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

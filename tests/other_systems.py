@@ -5,8 +5,6 @@ mapped cannot be replaced, renamed or deleted; text files without an encoding ar
 `\\r\\n`. Both: no /proc, no `mallopt`. Only a computer with the system itself shows what is not known here.
 """
 
-from __future__ import annotations
-
 import builtins
 import contextlib
 import ctypes

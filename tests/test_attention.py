@@ -1,7 +1,5 @@
 """Attention against plain loops, against torch.nn.MultiheadAttention and against the code of the posts."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Monolingual text becomes training text: which of it, by which run, and after a kill at any stage as without one."""
 
-from __future__ import annotations
-
 import random
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """Batches: every pair once, within the budget, in an order that only seed and epoch decide."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

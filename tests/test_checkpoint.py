@@ -1,7 +1,5 @@
 """A checkpoint is whole or it is refused, cannot run code, and is replaced at once or not at all."""
 
-from __future__ import annotations
-
 import copy
 import errno
 import os

@@ -1,7 +1,5 @@
 """Token ids: what was written is read; each pair of an epoch as often as its corpus' weight says."""
 
-from __future__ import annotations
-
 import mmap
 import shutil
 from collections import Counter

@@ -1,7 +1,5 @@
 """Greedy and beam search against slow, obvious searches that keep no state, and the state itself against `forward`."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import itertools

@@ -1,7 +1,5 @@
 """Device and precision are chosen, or refused, with a reason."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """One model for several directions: both ways of a language pair, and which way `--to` names."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re

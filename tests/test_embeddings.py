@@ -1,7 +1,5 @@
 """Embeddings against the code of the posts, position by position."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

@@ -1,7 +1,5 @@
 """The blocks of a layer, and the dropout in them, against formulas, torch.nn and the code of the posts."""
 
-from __future__ import annotations
-
 import math
 from concurrent.futures import ThreadPoolExecutor
 

@@ -1,7 +1,5 @@
 """Packed batches: every pair once, of one shape, and with the loss and the gradients of the padded batch."""
 
-from __future__ import annotations
-
 import inspect
 import random
 from dataclasses import replace

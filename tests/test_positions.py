@@ -1,7 +1,5 @@
 """Position encodings against the formula written with powers, and against the code of the posts."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

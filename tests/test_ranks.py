@@ -1,7 +1,5 @@
 """Several processes train one model: they compute what one does, stop together, and name the one that fails."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

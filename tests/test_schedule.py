@@ -1,7 +1,5 @@
 """The learning rate is the formula of its schedule; what a step does, and how many steps are planned for a given time."""
 
-from __future__ import annotations
-
 import math
 import random
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """Training: it learns, stops when asked, continues as if it had never stopped, and keeps what is worth keeping."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import itertools

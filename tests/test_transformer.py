@@ -1,8 +1,6 @@
 """The whole model: against torch.nn.Transformer, against two whole models of the posts, and what must hold in every
 variant that a config can ask for."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What updates train on, made ahead by a thread: the same in the same order, and no thread outlives the training."""
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

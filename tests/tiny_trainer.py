@@ -1,7 +1,5 @@
 """A `Trainer` of the tiny corpus, what its run keeps, and a translator of random weights."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Any

@@ -2,8 +2,6 @@
 weights, keeps the sets that the parent held out, and rehearses some of its text (mixed fine-tuning: Chu et al. 2017). Once it
 has a checkpoint of its own, its parent is not needed any more."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterator
 from itertools import compress, islice

@@ -1,8 +1,6 @@
 """Further training pairs, made from those of the text, with what people write and the text has not: spans, typing errors, and
 translations of a glossary."""
 
-from __future__ import annotations
-
 import random
 import re
 from collections import Counter, defaultdict

@@ -1,8 +1,6 @@
 """Runs the command line: the only place that catches MTError and sets exit codes. stdout is for results, stderr for log
 records. Commands import torch when they run, so that help and mistakes answer at once."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import io

@@ -1,7 +1,5 @@
 """`mt check`."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`mt config`."""
 
-from __future__ import annotations
-
 import json
 import textwrap
 from typing import Annotated

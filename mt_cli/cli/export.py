@@ -1,7 +1,5 @@
 """`mt export`."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 from typing import Annotated, Literal

@@ -1,8 +1,6 @@
 """`mt fetch`: public parallel corpora, whose terms do not let us ship them. `corpora.toml` has the hash of the text in
 each file, as a gzip file cannot be made again bit for bit; so a source may hold `NAME.gz` or a plain `NAME`."""
 
-from __future__ import annotations
-
 import difflib
 import gzip
 import hashlib

@@ -1,7 +1,5 @@
 """`mt import`."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 from typing import Annotated

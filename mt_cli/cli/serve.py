@@ -1,7 +1,5 @@
 """`mt serve`: a server with a page, for people and for programs that speak LibreTranslate's or DeepL's API."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 from pathlib import Path

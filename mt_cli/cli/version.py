@@ -1,7 +1,5 @@
 """`mt version`."""
 
-from __future__ import annotations
-
 
 def version() -> None:
     """Print the versions that matter in a bug report."""

@@ -2,8 +2,6 @@
 character is guessed from up to four before it, by how often that came about. All of it is whole arrays: a million
 characters take a second."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from statistics import fmean

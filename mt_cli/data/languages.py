@@ -1,7 +1,5 @@
 """Knows the codes and names of languages, which files are in which, and which languages write spaces."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Iterable

@@ -1,8 +1,6 @@
 """Opens text files and decides what a line is, the only place that does: it ends at `\\n` and nowhere else, as `wc -l`
 counts. Each is decoded by itself, so that an error names file and line; a file whose name ends in `.gz` is unpacked."""
 
-from __future__ import annotations
-
 import gzip
 import re
 import zlib

@@ -1,7 +1,5 @@
 """Text as the model sees it, and its words and letters. What `mt evaluate` scores stays as it is."""
 
-from __future__ import annotations
-
 import re
 import string
 import unicodedata

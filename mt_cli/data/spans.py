@@ -2,8 +2,6 @@
 each: one of plane 15, or of plane 16 where it may stay outside of a sentence; in a sentence one of the eight `SYMBOLS`,
 which are pieces."""
 
-from __future__ import annotations
-
 import html
 import re
 from collections import Counter, defaultdict

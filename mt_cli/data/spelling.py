@@ -1,8 +1,6 @@
 """Characters that a dev set writes otherwise than the training text, such as â for ã or ' for ’: languages with a young
 spelling are written in several ways. Training text, and what is translated later, is read as the dev set writes."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections import Counter, defaultdict

@@ -3,8 +3,6 @@ function of pairs, order and seed, whichever side is the source. A sentence give
 n-grams of letters (containment: Broder 1997), which serve languages with and without spaces; case, accents, punctuation
 and digits do not count."""
 
-from __future__ import annotations
-
 import hashlib
 import heapq
 import math

@@ -2,8 +2,6 @@
 .xliff, .po). Finds out how the table is written, whether its first row is a header, and which two columns are source
 and target."""
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import importlib.util

@@ -1,8 +1,6 @@
 """Reads what translators keep and datasets have, one unit, a text in several languages, at a time: .tmx, .xlf, .xliff,
 .po, .jsonl."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

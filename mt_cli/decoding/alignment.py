@@ -3,8 +3,6 @@
 Letters in shapes: S source pieces or words, T target pieces or words, all without end symbol.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

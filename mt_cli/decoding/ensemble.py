@@ -3,8 +3,6 @@
 Shapes: N target tokens, n of these at a time, V target vocabulary.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice

@@ -4,8 +4,6 @@ beam of one must equal.
 Shapes: B sentences, S source length, V vocabulary.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A line is translated in parts that the model can read at once: splits it into these, and says what stands around them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

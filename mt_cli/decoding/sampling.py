@@ -4,8 +4,6 @@
 Shapes: B rows, S source length, V vocabulary.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch import Tensor

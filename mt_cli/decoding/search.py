@@ -2,8 +2,6 @@
 `Constraints` (beam.py) for what the next token may be, in `length_penalty` and `Finished` for how hypotheses are ranked, in
 `draw` (sampling.py) for how a token is drawn. `Searcher.search_batch` hands it on."""
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence

@@ -4,8 +4,6 @@ numbers of tokens of the phrases that partial hypotheses have written. The end c
 Shapes: B sentences, W beam width, K candidates, P phrases of a sentence, L tokens of a phrase, V vocabulary.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 

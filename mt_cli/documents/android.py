@@ -1,7 +1,5 @@
 """Android's strings.xml: strings, arrays and plurals; the text of an element is written with backslashes."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 

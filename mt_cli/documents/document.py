@@ -1,8 +1,6 @@
 """A file as text with slots, which are its segments: what is translated is written into these, every other byte stays.
 Each format is a file beside this one that says where the slots are, and which codes within them are copied."""
 
-from __future__ import annotations
-
 import codecs
 import copy
 import html

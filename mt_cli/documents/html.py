@@ -1,7 +1,5 @@
 """HTML: the text between the tags of blocks, with the tags within as codes, and what attributes say to readers."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape, unescape

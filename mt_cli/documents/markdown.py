@@ -1,8 +1,6 @@
 """Markdown: paragraphs, each one line when it is translated, headings, items and the cells of tables, with emphasis,
 links and inline code as codes. Code, front matter, formulas and the targets of links stay as they are."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from html import unescape

@@ -1,7 +1,5 @@
 """Text documents of office programs, .docx (ISO 29500) and .odt (ISO 26300): a segment is a paragraph."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping

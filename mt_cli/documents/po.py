@@ -1,7 +1,5 @@
 """PO files of gettext: the msgstr of each entry is filled, and the entry marked as fuzzy, for a person to look at."""
 
-from __future__ import annotations
-
 import gettext
 import logging
 import re

@@ -1,7 +1,5 @@
 """The strings of a program: JSON and Java's .properties. Of ICU's plurals and selects the branches are translated."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

@@ -1,8 +1,6 @@
 """Subtitles, SRT and WebVTT: cues that make up a sentence are translated together, and the translation is split by
 their times."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise

@@ -1,8 +1,6 @@
 """Tables: the cells of one column are translated, into another one or into a new one behind the last. CSV, workbooks
 (.xlsx)."""
 
-from __future__ import annotations
-
 import logging
 import posixpath
 import re

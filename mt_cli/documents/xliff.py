@@ -1,8 +1,6 @@
 """XLIFF 1.2 and 2.x (OASIS): a segment is a `trans-unit`, or a `segment` of a unit. One that is not translated yet is
 filled."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from mt_cli.data.spans import escaped

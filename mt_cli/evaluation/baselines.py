@@ -1,8 +1,6 @@
 """Translations that need no training, to compare a run with: the copied source, one sentence for all, and the most similar
 training pair. This file knows text, not tokens."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

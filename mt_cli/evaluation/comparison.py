@@ -2,8 +2,6 @@
 seeds of one config. Intervals and tests are those of sacrebleu, with the same random numbers; as it holds all resamples at
 once, 80 KB for each sentence, here 32 at a time are drawn and summed by a matrix product, which is exact."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging

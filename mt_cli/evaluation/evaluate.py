@@ -1,7 +1,5 @@
 """Scores runs on test sets, and files against references: `evaluate`, which `mt evaluate` and Python users call."""
 
-from __future__ import annotations
-
 import logging
 import math
 import time

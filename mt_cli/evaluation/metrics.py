@@ -1,7 +1,5 @@
 """Scores of translations: sacrebleu's own BLEU, chrF and TER, each with its signature, and the model's loss."""
 
-from __future__ import annotations
-
 import math
 import unicodedata
 from collections import Counter

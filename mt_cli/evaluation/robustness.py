@@ -1,8 +1,6 @@
 """What a translator makes of text as people write it: test sets with a change in each line, and in the references where a
 reader would expect it in the translation: capitals, an emoji, quotation marks."""
 
-from __future__ import annotations
-
 import operator
 import random
 import re

@@ -1,7 +1,5 @@
 """Results as a table: for a terminal, for a paper (LaTeX, Markdown) and for other programs (CSV, JSON)."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

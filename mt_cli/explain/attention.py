@@ -1,8 +1,6 @@
 """How a translation comes about: what every layer and head attended to, which pieces that aligns, greedy search step by step.
 Letters in shapes: L layers, H heads, S source pieces, T target pieces, both with the end symbol."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 

@@ -2,8 +2,6 @@
 were set by looking at translations of Multi30k (English to German and to French) and at input that was damaged on
 purpose."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,8 +1,6 @@
 """An estimated chrF for each translated line, found without a reference: a linear fit of what is known of a translation
 to the sentence chrF of the run's own translations of its dev set. Letters in shapes: B lines, F features."""
 
-from __future__ import annotations
-
 import logging
 import random
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """One page about one or several runs: how good the translator is, what to do next, and all that stands behind it."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import time

@@ -1,8 +1,6 @@
 """CTranslate2, a fast engine on a CPU: a run as its model, or as an `.argosmodel`, a zip of Argos Translate and
 LibreTranslate with such a model and the tokenizer; and its search in place of ours, which finds the same."""
 
-from __future__ import annotations
-
 import json
 import os
 import platform

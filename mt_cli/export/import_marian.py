@@ -1,7 +1,5 @@
 """Makes a run of a Hugging Face Marian folder, the form in which OPUS-MT publishes its translators."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from pathlib import Path

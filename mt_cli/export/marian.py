@@ -1,8 +1,6 @@
 """Writes a run as a Hugging Face folder, which `transformers` loads: as Marian, whose norms come after the sublayers
 (post-norm), or as Pegasus, which has the same parts with the norms before them, both with Marian's tokenizer."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

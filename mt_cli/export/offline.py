@@ -1,8 +1,6 @@
 """Writes a run as one page that translates in the browser itself, without a server: the network with 8-bit weights, its
 tokenizer, the rules by which text is read, as patterns and tables of characters, and the scripts of `offline_page`."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import re

@@ -2,8 +2,6 @@
 number, which on a CPU takes longer than the matrix product before it. The rate is rounded to the nearest 1/256, by which the
 other elements are scaled, so the expectation is exact (in bf16 within a third of a percent)."""
 
-from __future__ import annotations
-
 import threading
 
 import numpy as np

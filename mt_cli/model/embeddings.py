@@ -3,8 +3,6 @@
 Shapes: B sentences, T positions, D d_model.
 """
 
-from __future__ import annotations
-
 from torch import Tensor, nn
 
 from mt_cli.model.dropout import Dropout

@@ -6,8 +6,6 @@ V target vocabulary, N = W * steps: the target tokens that all partial hypothese
 Activations are matrices with a row for each position: (B*W,D), in the encoder (B*S,D). Masks: True means "may be attended".
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -3,8 +3,6 @@
 Shapes: B sentences, S source length, T target length, D d_model, F ffn_dim, H heads.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

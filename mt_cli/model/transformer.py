@@ -4,8 +4,6 @@ runs the same weights one token at a time, as `InferenceModel`.
 Shapes: B sentences, S source length, T target length, D d_model, H heads, V target vocabulary.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

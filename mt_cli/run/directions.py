@@ -1,7 +1,5 @@
 """Between which languages a run translates, and which of these is meant by `--to`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import NamedTuple
 

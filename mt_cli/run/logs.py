@@ -1,7 +1,5 @@
 """The logs of a run: appended to, and cut back to a checkpoint. And `provenance.json`: what a run was started with."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib.metadata
 import json

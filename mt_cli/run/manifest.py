@@ -2,8 +2,6 @@
 and what was made. A product's files are on the disk before `run.json` lists them, so a start that is killed leaves it either
 made or not. Hashes show damage, not forgery."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging

@@ -1,7 +1,5 @@
 """The page with what its script asks for, and the server: it stops when it is asked to, once everything is answered."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import re

@@ -1,8 +1,6 @@
 """Translates what waits, together: each thread takes its share of the lines of all requests that want the same. All
 else happens on the server's event loop."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import math

@@ -1,7 +1,5 @@
 """The API of DeepL, as its own client and Weblate use it. Glossaries are kept in memory."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re

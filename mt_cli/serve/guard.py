@@ -1,7 +1,5 @@
 """Who may ask what of a server, and what it was asked so far."""
 
-from __future__ import annotations
-
 import contextlib
 import hmac
 import ipaddress

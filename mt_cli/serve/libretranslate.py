@@ -1,7 +1,5 @@
 """The API of LibreTranslate, as its clients use it: Weblate, OmegaT, Mastodon, libretranslatepy, deep-translator."""
 
-from __future__ import annotations
-
 import secrets
 from functools import partial
 from typing import Any

@@ -1,8 +1,6 @@
 """What all APIs of a server share: how a request becomes parameters, these become translations, and errors become
 answers; files to be translated, of which none is kept on the disk, and corrections, which are."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

@@ -2,8 +2,6 @@
 moves; which of them a client means, and what it may want of it: translations, scores of them, or all that the page
 shows of them."""
 
-from __future__ import annotations
-
 import importlib.util
 import logging
 import threading

@@ -1,7 +1,5 @@
 """Saves, restores and prunes the checkpoints of a training, which have everything that the rest of it depends on."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import time

@@ -4,8 +4,6 @@
 Shapes: P forward passes (1, or 2 for R-Drop), N target tokens, n of these at a time, D d_model, V target vocabulary.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

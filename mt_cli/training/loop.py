@@ -1,7 +1,5 @@
 """The training loop: validate and save when due, then one update: learning rate, forward, backward, clip, step, log."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import math

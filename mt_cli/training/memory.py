@@ -1,7 +1,5 @@
 """Whether memory and disk suffice for a training, and how long an update takes: updates that are tried before it begins."""
 
-from __future__ import annotations
-
 import contextlib
 import shutil
 import time

@@ -1,7 +1,5 @@
 """What is recorded of a training: `metrics.jsonl`, and `timing.jsonl`, which has the clock; and the progress bar."""
 
-from __future__ import annotations
-
 import logging
 import math
 import shutil

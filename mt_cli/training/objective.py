@@ -6,8 +6,6 @@ less memory and time; where it no longer does, which is tried before each traini
 Shapes: N target tokens, D d_model, V target vocabulary, P forward passes (1, or 2 for R-Drop).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

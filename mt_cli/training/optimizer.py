@@ -1,8 +1,6 @@
 """AdamW or Muon on float32 weights, which are saved. Where the `network` computes in bf16, in which a weight of 1.0 cannot
 take an update of 0.001, it is a copy, written anew after each update."""
 
-from __future__ import annotations
-
 import copy
 from collections import defaultdict
 from collections.abc import Sequence

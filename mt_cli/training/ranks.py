@@ -1,8 +1,6 @@
 """The processes that `torchrun` starts to train one model together: each computes the gradient of its share of the sentences,
 and all make the same step. The first process alone prepares, validates and writes."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence

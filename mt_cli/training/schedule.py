@@ -1,7 +1,5 @@
 """What a training step does, and how many fit into a given time: pure functions of step and settings."""
 
-from __future__ import annotations
-
 import math
 from typing import Annotated, Literal, NamedTuple
 

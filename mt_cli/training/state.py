@@ -1,8 +1,6 @@
 """What a training is given, and everything that it changes: weights, moments, counters, plan. `checkpoints.py` saves it, and
 by the types of `Progress` and `Speed` refuses wrong values when it reads them back."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import asdict, field
 from dataclasses import dataclass as plain_dataclass

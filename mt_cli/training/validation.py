@@ -1,8 +1,6 @@
 """How good the weights of a training are on the dev set: loss and scores of greedy translations, and at the end other
 searches."""
 
-from __future__ import annotations
-
 import logging
 import math
 from collections.abc import Callable, Sequence

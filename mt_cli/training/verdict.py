@@ -1,7 +1,5 @@
 """What a finished training came to, in two lines: whether it has learnt, and what would help most."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields

@@ -54,6 +54,13 @@ def test_tags_around_all_stay_around_words_that_are_linked_with_none():
     assert placed(WORDS, marks_of("<b>a b c d</b>"), np.diag([0, 1, 1, 1, 0])[:, :4]) == "<b>A B D C1 C2</b>"
 
 
+def test_a_full_stop_between_the_words_of_a_content_does_not_end_it_and_none_behind_them_belongs_to_it():
+    words = [Word("", "Dr"), Word("", "."), Word(" ", "Zhao"), Word(" ", "sleeps"), Word("", ".")]
+    weights = np.array([[8, 1, 0.5, 0], [0, 0, 0, 1], [2, 5, 2.5, 0], [0, 1, 8, 0], [0, 0, 0, 1]])
+    assert placed(words, marks_of("<b>a b</b> c d"), weights) == "<b>Dr. Zhao</b> sleeps."
+    assert placed(words, marks_of("a b <b>c</b> d"), weights) == "Dr. Zhao <b>sleeps</b>."
+
+
 def test_all_pairs_of_nested_tags_are_well_formed_and_lose_no_word():
     """Every two pairs of tags, one in the other or one after the other, around any words of the source."""
     n_right = n_all = 0

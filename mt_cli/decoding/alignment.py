@@ -28,6 +28,7 @@ OF_WORD = re.compile(rf"[^\W_{UNSPACED}]")
 _OPENS = re.compile(r"<[^/!].*[^/]>|<\w>", re.DOTALL)
 _TAG = re.compile(r"<(/?)([A-Za-z][\w:.-]*)[^>]*?(/?)>", re.DOTALL)
 _LEAST_SHARE = 0.65  # of a word's links, from which on it belongs to a content
+_COST_WITHIN = 0.05  # of a sign between two words of a content, such as the full stop of Dr. Zhao
 _VOID = frozenset(
     ["area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"]
 )  # that HTML never closes
@@ -168,6 +169,7 @@ def placed(words: Sequence[Word], marks: Sequence[Mark], weights: Weights) -> st
     is around all stays so, what is nested stays nested.
     """
     closed_by = _pairs_of_tags(marks)
+    is_word = [any(map(str.isalnum, word.text)) for word in words]
 
     def rendered(first: int, behind: int, source: tuple[int, int], target: tuple[int, int]) -> str:
         """The words of the stretch `target` with those marks, from `first` on, that stand in `source`."""
@@ -179,7 +181,7 @@ def placed(words: Sequence[Word], marks: Sequence[Mark], weights: Weights) -> st
                 stretches.append((_best_place(weights, start, target, stretches),) * 2)
             else:
                 is_all = (start, end) == source
-                stretches.append(target if is_all else _best_stretch(weights, (start, end), target, stretches))
+                stretches.append(target if is_all else _best_stretch(weights, is_word, (start, end), target, stretches))
             first = own[-1][1] + 1
         text, (here, last), gap = "", target, ""  # what stands before the next word or mark
 
@@ -225,7 +227,11 @@ def _pairs_of_tags(marks: Sequence[Mark]) -> dict[int, int]:
 
 
 def _best_stretch(
-    weights: Weights, source: tuple[int, int], target: tuple[int, int], taken: Sequence[tuple[int, int]]
+    weights: Weights,
+    is_word: Sequence[bool],
+    source: tuple[int, int],
+    target: tuple[int, int],
+    taken: Sequence[tuple[int, int]],
 ) -> tuple[int, int]:
     """The target words, of those that are free, that are linked most with the source words: the stretch of the largest
     sum of the share above `_LEAST_SHARE` that these have of each word's links. Only words that choose each other are
@@ -241,7 +247,7 @@ def _best_stretch(
     for word in range(*target):
         if total < 0:
             total, start = 0.0, word
-        total += share[word]
+        total += share[word] if is_word[word] or total <= 0 else max(share[word], -_COST_WITHIN)
         if total > best[0]:
             best = total, start, word + 1
     return best[1:]

@@ -18,6 +18,7 @@ from mt_cli.data.batching import batches_by_length, pad, source_batch, subsequen
 from mt_cli.data.normalize import UNSPACED
 from mt_cli.data.spans import SYMBOLS, held, numbered_back
 from mt_cli.data.tokenizer import BOS_ID, Tokenizer
+from mt_cli.decoding.greedy import Hypothesis
 from mt_cli.decoding.parts import Mark, Part, SourcePart
 from mt_cli.model.transformer import Transformer
 
@@ -40,7 +41,7 @@ class Word(NamedTuple):
 
 
 @torch.inference_mode()
-def cross_attention(model: Transformer, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> Iterator[Tensor]:
+def cross_attention(model: Transformer, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[Tensor]:
     """For each pair of ids, with the target's end symbol if it has one, the weights (T,S) of its target tokens for the
     source's and for its end symbol: the mean of all heads and layers."""
     found = dict[int, Tensor]()
@@ -52,32 +53,29 @@ def cross_attention(model: Transformer, pairs: Sequence[tuple[Sequence[int], Seq
         _, _, cross = model.decode(tgt_in, tgt_mask, memory, src_mask, return_weights=True)
         for i, weights in zip(chosen, torch.stack(cross).mean((0, 2)).float().cpu(), strict=True):
             found[i] = weights[: len(pairs[i][1]), : len(pairs[i][0]) + 1]
-    return (found[i] for i in range(len(pairs)))
+    return [found[i] for i in range(len(pairs))]
 
 
-def written(parts: Sequence[Part], tokenizer: Tokenizer, model: Transformer) -> Iterator[list[str]]:
+def written(parts: Sequence[Part], tokenizer: Tokenizer, model: Transformer) -> list[list[str]]:
     """What each hypothesis of each part says, as its source is written, with the symbols of the line. What the model did not
     write is placed by its attention."""
-    drafts, unfinished = list[tuple[SourcePart, list[int], str | None]](), list[tuple[Sequence[int], list[int]]]()
+    texts, unfinished = list[list[str]](), list[tuple[SourcePart, Hypothesis, list[str], int]]()
     for part in parts:
-        source = part.source
+        source, own = part.source, list[str]()
         if source.marks:  # a piece that crosses one would belong to both sides
             ids = tokenizer.encode_src_cut(source.text, [mark.place for mark in source.marks])
             source = replace(source, ids=tuple(ids)) if len(ids) < model.positions.n_positions else source
         for one in part.hypotheses:
             text = tokenizer.decode_tgt(one.ids)
-            is_whole = not source.marks and sorted(held(source.text)) == sorted(held(text))  # each symbol is there once
-            drafts.append((source, one.ids, text if is_whole else None))
-            if not is_whole:
-                unfinished.append((source.ids, one.ids_with_end))
-    weights = cross_attention(model, unfinished)
-    texts = (
-        _written_by_alignment(source, ids, next(weights), tokenizer)
-        if text is None
-        else numbered_back(source.sentence.written(text), source.symbols)
-        for source, ids, text in drafts
-    )
-    return ([next(texts) for _ in part.hypotheses] for part in parts)
+            if source.marks or sorted(held(source.text)) != sorted(held(text)):  # else each symbol is there once
+                unfinished.append((source, one, own, len(own)))
+            own.append(numbered_back(source.sentence.written(text), source.symbols))
+        texts.append(own)
+    if unfinished:
+        attention = cross_attention(model, [(source.ids, one.ids_with_end) for source, one, *_ in unfinished])
+        for (source, one, own, n), weights in zip(unfinished, attention, strict=True):
+            own[n] = _written_by_alignment(source, one.ids, weights, tokenizer)
+    return texts
 
 
 def _written_by_alignment(source: SourcePart, tgt_ids: Sequence[int], weights: Tensor, tokenizer: Tokenizer) -> str:

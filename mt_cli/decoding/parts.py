@@ -54,10 +54,6 @@ class SourceLine:
     spans: list[str]
     is_markup: bool
 
-    def finished(self, translation: str) -> str:
-        """The translation with the spans of the line."""
-        return put_back(escaped(translation) if self.is_markup else translation, self.spans)
-
 
 @dataclass(frozen=True)
 class Part:

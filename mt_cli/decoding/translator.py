@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, overload
 
@@ -13,15 +14,13 @@ from mt_cli.config import Config, DecodingConfig
 from mt_cli.data.languages import language
 from mt_cli.data.normalize import normalize
 from mt_cli.data.reading import CorpusProfile
-from mt_cli.data.spans import Markup, hold_pair
+from mt_cli.data.spans import Markup, escaped, hold_pair, put_back
 from mt_cli.data.tokenizer import EOS_ID, UNK_ID, Tokenizer
 from mt_cli.decoding.alignment import usual_firsts, written
-from mt_cli.decoding.ensemble import Ensemble, token_scores
 from mt_cli.decoding.greedy import SearchModel
 from mt_cli.decoding.parts import LineSplitter, Part, SourceLine, SourcePart, Translation, with_terms
-from mt_cli.decoding.search import Request, Searcher, adapted_settings
-from mt_cli.decoding.term_search import phrases_of
-from mt_cli.decoding.terms import Glossary, as_glossary
+from mt_cli.decoding.search import Ensemble, Request, Searcher, adapted_settings, token_scores
+from mt_cli.decoding.terms import Glossary, as_glossary, phrases_of
 from mt_cli.device import choose_device
 from mt_cli.display import shortened
 from mt_cli.errors import CheckpointError, UsageError
@@ -129,9 +128,9 @@ class Translator(Searcher):
             on_batch(len(requests) - len(distinct))
         in_order = iter(requests)
         parts = [[Part(part, hypotheses[next(in_order)]) for part in source.parts] for source in sources]
-        texts = written([part for of_line in parts for part in of_line], self.tokenizer, self.model)
+        texts = iter(written([part for of_line in parts for part in of_line], self.tokenizer, self.model))
         return [
-            _joined(normalize(line), source, of_line, [next(texts) for _ in of_line], settings.n_best)
+            _joined(normalize(line), source, of_line, texts, settings.n_best)
             for line, source, of_line in zip(lines, sources, parts, strict=True)
         ]
 
@@ -168,11 +167,18 @@ def _requests(
     first_line: int,
 ) -> Iterator[Request]:
     """One for each part of each line."""
-    tokenizer = translator.tokenizer
+    tokenizer, most, prefix = translator.tokenizer, translator.n_positions - 1, list[int]()
     for line, source in enumerate(sources, first_line):
-        prefix = () if prefixes is None else _encode_prefix(translator, prefixes[line - first_line], line + 1)
+        if prefixes is not None:
+            prefix = tokenizer.encode_tgt(tokenizer.normalize_tgt(prefixes[line - first_line]))
+            if UNK_ID in prefix:  # in a tokenizer without bytes, such as an imported one
+                found = "a prefix with characters that this run never writes; leave them out"
+                raise UsageError(f"line {line + 1}: {found}")
+            if len(prefix) >= most:
+                found = f"a prefix of {len(prefix)} tokens, expected fewer than {most}, the most that the model writes"
+                raise UsageError(f"line {line + 1}: {found}; shorten it")
         for number, part in enumerate(source.parts):
-            own = prefix if number == 0 else ()  # only the first part of a split line begins with its prefix
+            own = tuple(prefix) if number == 0 else ()  # only the first part of a split line begins with its prefix
             seed = (settings.seed, line, number) if settings.sample else ()
             length = translator.max_length(len(part.ids), settings, len(own))
             yield Request(part.ids, own, seed, length, tokenizer.symbols_in(part.text))
@@ -195,17 +201,17 @@ def _with_phrases(
     return requests
 
 
-def _joined(source: str, line: SourceLine, parts: list[Part], texts: Sequence[list[str]], n_best: int) -> Translation:
-    """The translation of a line from those of its parts: their n-th hypotheses make its n-th text."""
-    if not parts:
-        return Translation(source, [line.finished(line.end) if source else ""], [0.0], [])
-    n_texts = min(n_best, *map(len, texts))
-    joined = [
-        "".join(one.source.before + own[n] for one, own in zip(parts, texts, strict=True)) for n in range(n_texts)
-    ]
-    scores = [sum(part.hypotheses[n].score for part in parts) for n in range(n_texts)]
-    finished = [line.finished(f"{text}{line.end}") if text.strip() else "" for text in joined]
-    return Translation(source, finished, scores, parts)
+def _joined(source: str, line: SourceLine, parts: list[Part], texts: Iterator[list[str]], n_best: int) -> Translation:
+    """The translation of a line from `texts` of its parts: their n-th ones make its n-th text."""
+    of_parts = list(islice(texts, len(parts)))
+    joined, scores = list[str](), list[float]()
+    for n in range(min([n_best, *map(len, of_parts)]) if parts else 1):
+        text = "".join(part.source.before + own[n] for part, own in zip(parts, of_parts, strict=True))
+        is_blank = not text.strip() if parts else not source
+        text = "" if is_blank else f"{text}{line.end}"
+        joined.append(put_back(escaped(text) if line.is_markup else text, line.spans))
+        scores.append(sum((part.hypotheses[n].score for part in parts), 0.0))
+    return Translation(source, joined, scores, parts)
 
 
 def _refuse_different(runs: Sequence[Path], loaded: Sequence[LoadedModel]) -> None:
@@ -217,19 +223,6 @@ def _refuse_different(runs: Sequence[Path], loaded: Sequence[LoadedModel]) -> No
             raise CheckpointError(f"{run} has another tokenizer than {runs[0]}; an ensemble shares one")
         if direction != directions[0]:
             raise CheckpointError(f"{run} translates {direction}, {runs[0]} {directions[0]}; leave one out")
-
-
-def _encode_prefix(translator: Translator, text: str, line: int) -> tuple[int, ...]:
-    tokenizer, most = translator.tokenizer, translator.n_positions - 1
-    prefix = tokenizer.encode_tgt(tokenizer.normalize_tgt(text))
-    if UNK_ID in prefix:  # in a tokenizer without bytes, such as an imported one
-        raise UsageError(f"line {line}: a prefix with characters that this run never writes; leave them out")
-    if len(prefix) >= most:
-        raise UsageError(
-            f"line {line}: a prefix of {len(prefix)} tokens, expected fewer than {most}, the most that the model writes;"
-            " shorten it"
-        )
-    return tuple(prefix)
 
 
 def _checked(lines: Iterable[str]) -> list[str]:

@@ -58,7 +58,7 @@ class ExplainedLine(NamedTuple):
 
 def explain_lines(translator: Translator, translations: list[Translation]) -> list[ExplainedLine]:
     pairs = [(part.src_ids, part.hypotheses[0].ids_with_end) for one in translations for part in one.parts]
-    weights = cross_attention(translator.model, pairs)
+    weights = iter(cross_attention(translator.model, pairs))
     attention = [list(islice(weights, len(one.parts))) for one in translations]
     doubts = [find_doubts(translator, *of_line) for of_line in zip(translations, attention, strict=True)]
     return list(map(ExplainedLine, translations, attention, doubts))

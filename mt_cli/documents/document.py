@@ -1,5 +1,5 @@
-"""A file as text with slots, which are its segments: what is translated is written into these, every other byte stays.
-Each format is a file beside this one that says where the slots are, and which codes within them are copied."""
+"""A file as text with segments: what is translated is written into these, every other byte stays. A format says where
+the segments are, and which codes within them are copied."""
 
 import codecs
 import copy
@@ -9,7 +9,7 @@ import re
 import zipfile
 import zlib
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
@@ -22,10 +22,10 @@ from mt_cli.errors import DataError, UsageError
 
 # By the suffix of a name, what makes a Document of the content, the name and, of tables, the column; imported when it is needed.
 FORMATS = {
-    ".po": "po.PoDocument", ".pot": "po.PoDocument", ".srt": "subtitles.read", ".vtt": "subtitles.read", ".html": "html.read",
-    ".htm": "html.read", ".md": "markdown.MarkdownDocument", ".json": "strings.read", ".properties": "strings.read",
-    ".csv": "table.read", ".tsv": "table.read", ".xlsx": "table.read_workbook", ".xliff": "xliff.Xliff", ".xlf": "xliff.Xliff",
-    ".docx": "office.read", ".odt": "office.read", ".xml": "android.AndroidStrings", ".txt": "document.read_lines",
+    ".po": "strings.PoDocument", ".pot": "strings.PoDocument", ".srt": "subtitles.read", ".vtt": "subtitles.read", ".html": "html.read",
+    ".htm": "html.read", ".md": "html.MarkdownDocument", ".json": "strings.read", ".properties": "strings.read",
+    ".csv": "table.read", ".tsv": "table.read", ".xlsx": "table.read_workbook", ".xliff": "xml.Xliff", ".xlf": "xml.Xliff",
+    ".docx": "office.read", ".odt": "office.read", ".xml": "strings.AndroidStrings", ".txt": "document.read_lines",
 }  # fmt: skip
 TABLES = (".csv", ".tsv", ".xlsx")
 WITH_REMARKS = (".po", ".pot", ".xlf", ".xliff", ".xml")  # which have a place for a comment on a translation
@@ -38,20 +38,7 @@ _SAVE_AS_UTF_8 = "save the file as UTF-8, and let it declare so"
 _MARKS = ((codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"), (codecs.BOM_UTF8, "utf-8"))
 
 
-@dataclass(frozen=True)
-class Segment:
-    """A text of a document that is translated as a whole."""
-
-    text: str
-    place: str  # in messages: "line 12", "unit greeting", "cell B7"
-    markup: Markup | None = None  # what `text` is written in where it has tags
-    target: str = ""  # the translation that the file has already
-    is_asked: bool = True  # whether the file wants a translation of it; False where it forbids or has one
-    directives: re.Pattern[str] | None = None  # what a program fills in, which a translation must have as the text has
-
-
-@dataclass(frozen=True)
-class Written:
+class Written(NamedTuple):
     """What is put into the place of a segment."""
 
     text: str
@@ -75,12 +62,18 @@ class Code(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Slot:
-    """Where a segment is written. Other slots may lie within its codes."""
+class Segment:
+    """A text of a document that is translated as a whole, and where its translation is written. Others may lie within its
+    codes."""
 
     start: int
     end: int
-    segment: Segment
+    text: str
+    place: str  # in messages: "line 12", "unit greeting", "cell B7"
+    markup: Markup | None = None  # what `text` is written in where it has tags
+    target: str = ""  # the translation that the file has already
+    is_asked: bool = True  # whether the file wants a translation of it; False where it forbids or has one
+    directives: re.Pattern[str] | None = None  # what a program fills in, which a translation must have as the text has
     write: Callable[[str], str] = str  # of what is between the tags of a translation
     wrap: Callable[[str], str] = str  # of all of it
     codes: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # which stretch each tag stands for
@@ -91,11 +84,14 @@ class Slot:
         return self.wrap("".join(code_of(piece) if n % 2 else self.write(piece) for n, piece in enumerate(pieces)))
 
 
+Changes = Sequence[tuple[Segment, Written]]
+
+
 class TextDocument:
-    """A document that is one text; its formats put slots into it."""
+    """A document that is one text; its formats add segments to it."""
 
     src_lang = tgt_lang = ""  # codes as the file writes them, '' where it names none
-    is_bilingual = False  # whether its slots hold targets
+    is_bilingual = False  # whether its segments are where targets are written
 
     def __init__(self, content: bytes, name: str, encoding: str = "utf-8"):
         """Raises DataError for bytes that are not in the encoding; a byte order mark counts more than what is declared."""
@@ -113,18 +109,14 @@ class TextDocument:
         except LookupError:
             raise DataError(f"{name}: the encoding {encoding!r} is not known; save the file as UTF-8") from None
         self.newline = "\r\n" if "\r\n" in self.text else "\n"
-        self.slots = list[Slot]()
-
-    @property
-    def segments(self) -> Sequence[Segment]:
-        return [slot.segment for slot in self.slots]
+        self.segments = list[Segment]()
 
     def written(self, translations: Sequence[Written | None], tgt_lang: str) -> bytes:
         """The file with these translations of its segments, which have all of their tags; None leaves one as it is."""
         changes = [
-            (slot, one)
-            for slot, one in zip(self.slots, translations, strict=True)
-            if one is not None and one.text != (slot.segment.target if self.is_bilingual else slot.segment.text)
+            (segment, one)
+            for segment, one in zip(self.segments, translations, strict=True)
+            if one is not None and one.text != (segment.target if self.is_bilingual else segment.text)
         ]
         edits = [*self.filled(changes), *self.marks(changes, tgt_lang)] if changes else []
         text = edited(self.text, sorted(edits, key=lambda edit: edit.start))
@@ -135,23 +127,23 @@ class TextDocument:
             found = f"{self.name}:{line}: the translation has {char!r}, which {self.encoding} cannot write"
             raise DataError(f"{found}; {_SAVE_AS_UTF_8}") from None
 
-    def marks(self, changes: Sequence[tuple[Slot, Written]], tgt_lang: str) -> Iterable[Edit]:
+    def marks(self, changes: Changes, tgt_lang: str) -> Iterable[Edit]:
         """What else changes in the file: flags, comments, the name of the language."""
         return ()
 
-    def filled(self, changes: Iterable[tuple[Slot, Written]]) -> list[Edit]:
-        """The translations in the slots; one that lies within another one is part of it."""
+    def filled(self, changes: Changes) -> list[Edit]:
+        """The translations in their places; one that lies within another one is part of it."""
         edits = list[Edit]()  # the first one is the last of the list
-        for slot, one in sorted(changes, key=lambda change: (-change[0].start, change[0].end)):
-            inner = list[Edit]()  # what lies within a slot comes before it
-            while edits and edits[-1].start < slot.end:
+        for segment, one in sorted(changes, key=lambda change: (-change[0].start, change[0].end)):
+            inner = list[Edit]()  # what lies within a segment comes before it
+            while edits and edits[-1].start < segment.end:
                 inner.append(edits.pop())
 
-            def code_of(tag: str, slot: Slot = slot, inner: list[Edit] = inner) -> str:
-                start, end = slot.codes.get(tag, (0, 0))
+            def code_of(tag: str, segment: Segment = segment, inner: list[Edit] = inner) -> str:
+                start, end = segment.codes.get(tag, (0, 0))
                 return edited(self.text, (one for one in inner if start <= one.start and one.end <= end), start, end)
 
-            edits.append(Edit(slot.start, slot.end, slot.filled(one.text, code_of)))
+            edits.append(Edit(segment.start, segment.end, segment.filled(one.text, code_of)))
         return edits
 
     def coded(
@@ -178,11 +170,11 @@ class TextDocument:
             start = code.end
         return "".join([*pieces, read(self.text[start:end])]), tags
 
-    def slot(
+    def add(
         self, start: int, end: int, codes: Sequence[Code] = (), read: Callable[[str], str] = escaped,
-        write: Callable[[str], str] = html.unescape, wrap: Callable[[str], str] = str, owner: Any = None, **of_segment: Any,
-    ) -> Iterator[Slot]:  # fmt: skip
-        """The slot of a stretch, if it has words. Codes at its edges without words stay outside, if they belong to no
+        write: Callable[[str], str] = html.unescape, **of_segment: Any,
+    ) -> None:  # fmt: skip
+        """Adds a stretch as a segment, if it has words. Codes at its edges without words stay outside, if they belong to no
         pair."""
         text, inner = self.text, list(codes)
 
@@ -197,8 +189,13 @@ class TextDocument:
         start, end = start + len(piece) - len(piece.lstrip()), end - len(piece) + len(piece.rstrip())
         coded_text, tags = self.coded(start, end, inner, read)
         if has_words(coded_text):
-            own = {"place": f"line {self.line(start)}", "markup": "xml"} | of_segment
-            yield Slot(start, end, Segment(coded_text, **own), write, wrap, tags, owner)
+            own: dict[str, Any] = {
+                "place": f"line {self.line(start)}",
+                "markup": "xml",
+                "codes": tags,
+                "write": write,
+            } | of_segment
+            self.segments.append(Segment(start, end, coded_text, **own))
 
     @cached_property
     def _line_starts(self) -> list[int]:
@@ -252,7 +249,7 @@ class Archive:
 
     def written(self, translations: Sequence[Written | None], tgt_lang: str) -> bytes:
         content, rest = io.BytesIO(), iter(translations)
-        changed = {n: part.written(list(islice(rest, len(part.slots))), tgt_lang) for n, part in self.parts.items()}
+        changed = {n: part.written(list(islice(rest, len(part.segments))), tgt_lang) for n, part in self.parts.items()}
         with zipfile.ZipFile(content, "w") as made:
             for part in self._archive.infolist():
                 made.writestr(copy.copy(part), changed.get(part.filename) or self.read(part.filename))
@@ -277,19 +274,20 @@ def has_words(coded_text: str) -> bool:
     return any(map(str.isalpha, html.unescape(_MARKUP.sub("", coded_text))))
 
 
-def remarks_of(changes: Iterable[tuple[Slot, Written]]) -> dict[Any, str]:
-    """What is said of the slots of each owner, each remark once."""
+def remarks_of(changes: Changes) -> dict[Any, str]:
+    """What is said of the segments of each owner, each remark once."""
     found = dict[Any, dict[str, None]]()
-    for slot, one in changes:
-        found.setdefault(slot.owner, {})[" ".join(one.remark.split())] = None
+    for segment, one in changes:
+        found.setdefault(segment.owner, {})[" ".join(one.remark.split())] = None
     return {owner: "; ".join(filter(None, own)) for owner, own in found.items()}
 
 
 def read_lines(content: bytes, name: str) -> TextDocument:
     """Plain text, of which each line is a segment."""
     document = TextDocument(content, name)
-    lines = (found for found in re.finditer(r"[^\r\n]+", document.text) if found[0].strip())
-    document.slots = [Slot(*one.span(), Segment(one[0], f"line {document.line(one.start())}")) for one in lines]
+    for one in re.finditer(r"[^\r\n]+", document.text):
+        if one[0].strip():
+            document.segments.append(Segment(*one.span(), one[0], f"line {document.line(one.start())}"))
     return document
 
 

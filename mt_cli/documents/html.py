@@ -1,10 +1,14 @@
-"""HTML: the text between the tags of blocks, with the tags within as codes, and what attributes say to readers."""
+"""HTML: the text between the tags of blocks, with the tags within as codes, and what attributes say to readers. Markdown:
+paragraphs, each one line when it is translated, headings, items and the cells of tables, with emphasis, links and inline
+code as codes; code, front matter, formulas and the targets of links stay as they are."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable
+from functools import partial
 from html import escape, unescape
 
-from mt_cli.documents.document import Code, Edit, Slot, TextDocument, Written
+from mt_cli.data.spans import escaped
+from mt_cli.documents.document import Changes, Code, Edit, TextDocument
 from mt_cli.errors import DataError
 
 # Possessive repeats keep it linear in the length of the file.
@@ -17,7 +21,7 @@ _TOKEN = re.compile(
 )
 _NAMED = re.compile(r"""([^\s<>"'/=]++)(?:\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|[^\s"'<>]++))?+""")
 _READ = frozenset(["alt", "title", "placeholder", "aria-label"])  # attributes that readers see
-INLINE = frozenset(re.findall(r"\w+", """
+_INLINE = frozenset(re.findall(r"\w+", """
     a abbr acronym b bdi bdo big cite code data del dfn em font i img input ins kbd label mark math q ruby rb rp rt s samp
     small span strike strong sub sup svg time tt u var wbr"""))  # fmt: skip
 _COPIED = frozenset(["code", "kbd", "samp", "var", "pre", "svg", "math"])
@@ -36,19 +40,19 @@ def read(content: bytes, name: str) -> TextDocument:
     page = HtmlDocument(content, name, declared[1].decode("ascii", "replace") if declared else "utf-8")
     if not _TOKEN.search(page.text):
         raise DataError(f"{name}:1: no tag, expected HTML; save plain text as .txt")
-    page.slots = list(slots_of(page, 0, len(page.text)))
+    _read_html(page, 0, len(page.text))
     page.src_lang = found[1] if (found := _LANG.search(page.text)) else ""
     return page
 
 
 class HtmlDocument(TextDocument):
-    def marks(self, changes: Sequence[tuple[Slot, Written]], tgt_lang: str) -> Iterable[Edit]:
+    def marks(self, changes: Changes, tgt_lang: str) -> Iterable[Edit]:
         """The page says that it is in the language of its translation."""
         return [Edit(*found.span(1), tgt_lang) for found in [_LANG.search(self.text)] if found]
 
 
-def slots_of(page: TextDocument, start: int, end: int) -> Iterator[Slot]:
-    """The slots of a stretch that is HTML."""
+def _read_html(page: TextDocument, start: int, end: int) -> None:
+    """Adds the segments of a stretch that is HTML."""
     first, codes = start, list[Code]()  # of the text since the last tag of a block
     copied, depth, copied_from = "", 0, 0  # an element that stays as it is, and how many of its name are open
     for token in _TOKEN.finditer(page.text, start, end):
@@ -58,14 +62,14 @@ def slots_of(page: TextDocument, start: int, end: int) -> Iterator[Slot]:
             if name == copied and not is_single:
                 depth += -1 if is_end else 1
             if not depth:
-                copied, first = "", first if name in INLINE else token.end()
-                codes += [Code(copied_from, token.end())] if name in INLINE else []
+                copied, first = "", first if name in _INLINE else token.end()
+                codes += [Code(copied_from, token.end())] if name in _INLINE else []
             continue
         if not name:  # a comment, a script
             codes.append(Code(*token.span()))
             continue
-        if name not in INLINE:
-            yield from page.slot(first, token.start(), codes, _one_line, str)
+        if name not in _INLINE:
+            page.add(first, token.start(), codes, partial(_LINE_BREAK.sub, " "), str)
             first, codes = token.end(), []
         if not (is_end or is_single) and (name in _COPIED or _FORBIDS.search(token["attributes"])):
             copied, depth, copied_from = name, 1, token.start()
@@ -74,12 +78,128 @@ def slots_of(page: TextDocument, start: int, end: int) -> Iterator[Slot]:
             if found[1].lower() in _READ and (found[2] or found[3]):
                 place = f"line {page.line(token.start('attributes'))}, {found[1]}"
                 span = found.span(2 if found[2] else 3)
-                yield from page.slot(*span, (), unescape, escape, markup=None, place=place)
-        if name in INLINE:
+                page.add(*span, (), unescape, escape, markup=None, place=place)
+        if name in _INLINE:
             codes.append(Code(*token.span(), "" if is_single else "-" if is_end else "+", name))
     if not copied:
-        yield from page.slot(first, end, codes, _one_line, str)
+        page.add(first, end, codes, partial(_LINE_BREAK.sub, " "), str)
 
 
-def _one_line(text: str) -> str:
-    return _LINE_BREAK.sub(" ", text)
+# Markdown --------------------------------------------------------------------------------------------------------------
+
+_LINE = re.compile(r"([^\r\n]*+)(?:\r?\n|\r|\Z)")
+_PREFIX = re.compile(
+    r"(?:[ ]{0,3}>[ ]?)*+(?P<indent>[ \t]*+)(?P<marker>(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*+(?:\[[ xX]\][ \t]+)?)"
+    r"(?P<heading>\#{1,6}[ \t]+)?(?P<note>\[\^[^\]\s]+\]:[ \t]*)?"
+)
+_END = re.compile(r"(?:[ \t]+\#+)?[ \t\\]*\Z")
+_FENCE = re.compile(r"`{3,}|~{3,}|\$\$")
+_RULE = re.compile(r"[ >]*+(?:=+|(?:-[ \t]*)+|(?:\*[ \t]*){3,}|(?:_[ \t]*){3,})\Z")
+_TABLE_RULE = re.compile(r"[ >]*+\|?[ ]*:?-+:?[ ]*(?:\|[ ]*:?-+:?[ ]*)*\|?[ ]*\Z")
+_CELL = re.compile(r"(?:[^|\\`]|\\.|`[^`]*`|`)+")
+_DEFINITION = re.compile(r"[ ]{0,3}\[([^\]^][^\]]*)\]:[ \t]", re.MULTILINE)
+_HTML = re.compile(r"<(!--|[!?]|/?(?P<name>[A-Za-z][\w-]*)(?=[\s/>]|\Z))")
+_RAW = {"!--": "-->", **{name: f"</{name}" for name in ("pre", "script", "style", "textarea")}}
+_MD_CODE = re.compile(
+    r"(?P<single>(?<!`)(?P<ticks>`+)(?!`).{1,2000}?(?<!`)(?P=ticks)(?!`)|\\[!-/:-@\[-`{-~]|<[^<>\s]{0,500}[:@][^<>\s]{0,500}>"
+    r"|<!--.{0,2000}?-->|\[\^[^\]\s]+\]|(?<!\w):[a-z0-9_+-]+:(?!\w))"
+    r"|<(?P<end>/?)(?P<tag>[A-Za-z][\w-]*)(?:\s[^<>]*)?>"
+    r"|(?P<open>!?\[)|(?P<close>\](?:\((?:[^()\\]|\\.|\([^()]*\)){0,2000}+\)|\[[^\]]*\])?)"
+    r"|(?P<run>\*{1,3}|_{1,3}|~~)",
+    re.DOTALL,
+)
+_BREAK = re.compile(r"[ \t]*(?:\r?\n|\r)[ \t>]*")
+
+
+class MarkdownDocument(TextDocument):
+    def __init__(self, content: bytes, name: str):
+        super().__init__(content, name)
+        self._names = frozenset(found[1].lower() for found in _DEFINITION.finditer(self.text))
+        self._spans = [found.span(1) for found in _LINE.finditer(self.text)]
+        self._lines = [self.text[start:end] for start, end in self._spans]
+        self._paragraph = list[int]()  # where its lines begin and end
+        self._indent = 0  # of the text of the last item of a list
+        number = self._behind(1, ("---", "...").__contains__) if self._lines[0] == "---" else 0  # front matter
+        while number < len(self._lines):
+            number = self._read_block(number)
+        self._end_paragraph()
+
+    def _behind(self, first: int, is_last: Callable[[str], bool], n_lines: int = 1) -> int:
+        """The number of the line so many behind the one that is asked for."""
+        return next((n + n_lines for n in range(first, len(self._lines)) if is_last(self._lines[n])), len(self._lines))
+
+    def _read_block(self, number: int) -> int:
+        """Reads a block, or a line of a paragraph, and returns the number of the line behind it."""
+        line, (start, end) = self._lines[number], self._spans[number]
+        prefix = _PREFIX.match(line)
+        assert prefix is not None
+        rest, width = line[prefix.end() :], len(prefix["indent"].expandtabs(4))
+        if prefix["marker"]:
+            self._indent = width + len(prefix["marker"])
+        elif rest and not width and not self._paragraph:
+            self._indent = 0
+        fence, tag, is_blank = _FENCE.match(rest), _HTML.match(rest), not rest.strip() or _RULE.match(line)
+        is_block = tag is not None and (tag["name"] or "").lower() not in _INLINE
+        below = "".join(self._lines[number + 1 : number + 2])
+        is_table = "|" in rest and "-" in below and _TABLE_RULE.match(below)
+        is_beginning = prefix["marker"] or prefix["heading"] or prefix["note"]
+        is_code = width >= self._indent + 4 and not self._paragraph and not is_beginning  # text with an indent
+        if is_beginning or fence or is_blank or is_block or is_table:
+            self._end_paragraph()
+        if fence:
+            return self._behind(number + (rest.count(fence[0]) == 1), lambda line: fence[0] in line)
+        if is_blank or is_code:
+            return number + 1
+        if is_block and tag:
+            closing = _RAW.get(tag[1].lower(), "")
+            behind = self._behind(number, lambda line: closing in line.lower() if closing else not line.strip())
+            _read_html(self, start + prefix.end(), self._spans[behind - 1][1])
+            return behind
+        if is_table:
+            behind = self._behind(number + 2, lambda line: "|" not in line, 0)
+            for row in (number, *range(number + 2, behind)):
+                for cell in _CELL.finditer(self.text, *self._spans[row]):
+                    self._add(*cell.span(), lambda text: unescape(text).replace("|", "\\|"))
+            return behind
+        if not _DEFINITION.match(line):
+            ending = _END.search(rest)
+            self._paragraph += [start + prefix.end(), end - len(ending[0] if ending else "")]
+        if prefix["heading"] or rest.endswith(("  ", "\\")):
+            self._end_paragraph()
+        return number + 1
+
+    def _end_paragraph(self) -> None:
+        if self._paragraph:
+            self._add(self._paragraph[0], self._paragraph[-1])
+            self._paragraph.clear()
+
+    def _add(self, start: int, end: int, write: Callable[[str], str] = unescape) -> None:
+        codes = _codes(self.text, start, end, self._names)
+        self.add(start, end, codes, lambda text: escaped(_BREAK.sub(" ", text)), write)
+
+
+def _codes(text: str, start: int, end: int, names: frozenset[str]) -> list[Code]:
+    """The codes of a paragraph. Brackets and stars that belong to no pair are text; `names` of links are copied."""
+    codes = list[Code]()
+    open_ones = list[tuple[int, int, str, int]]()  # what may open a pair; how many codes come before
+    for found in _MD_CODE.finditer(text, start, end):
+        here, before, after = found.span(), text[found.start() - 1 : found.start()], text[found.end() : found.end() + 1]
+        kind = "[" if found["close"] else found["run"] or ""
+        is_in_word = kind.startswith("_") and (before.isalnum() and after.isalnum())
+        n_open = next((n for n in reversed(range(len(open_ones))) if open_ones[n][2] == kind), None)
+        if found["single"]:
+            codes.append(Code(*here))
+        elif found["tag"]:
+            codes.append(Code(*here, "-" if found["end"] else "+", found["tag"].lower()))
+        elif found["open"]:
+            open_ones.append((*here, "[", len(codes)))
+        elif n_open is not None and not is_in_word and (found["close"] or not before.isspace()):
+            first, behind, _, n_codes = open_ones[n_open]
+            del open_ones[n_open:]
+            if found["run"] or len(found["close"]) > 2:
+                codes += [Code(first, behind, "+", kind), Code(*here, "-", kind)]
+            elif text[behind : here[0]].lower() in names:
+                codes[n_codes:] = [Code(first, here[1])]
+        elif found["run"] and not is_in_word and after.strip():
+            open_ones.append((*here, kind, len(codes)))
+    return sorted(codes)

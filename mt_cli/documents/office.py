@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from mt_cli.documents.document import TAG, Archive, Segment, Slot, has_words
+from mt_cli.documents.document import TAG, Archive, Segment, has_words
 from mt_cli.documents.xml import Element, XmlDocument
 from mt_cli.errors import DataError
 
@@ -40,7 +40,7 @@ class OdtPart(XmlDocument):
             codes = [one for one in codes if not _SINGLE_SPACE.fullmatch(self.text, one.start, one.end)]
             if not any(one.name == "annotation" for one in paragraph.ancestors()):
                 place = f"{part} paragraph {number}"
-                self.slots += self.slot(start, end, codes, lambda raw: _SINGLE_SPACE.sub(" ", raw), write, place=place)
+                self.add(start, end, codes, lambda raw: _SINGLE_SPACE.sub(" ", raw), write, place=place)
 
 
 class Piece(NamedTuple):
@@ -54,24 +54,23 @@ class Piece(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Paragraph(Slot):
+class Paragraph(Segment):
     """Text between tags becomes runs, in the usual look, or in that of the tag that they are in."""
 
-    prefix: str = ""  # of the names of elements
     looks: Mapping[str, str] = field(default_factory=dict)  # of tags; of '' the usual one
 
     def filled(self, text: str, code_of: Callable[[str], str]) -> str:
-        runs, looks = list[str](), [self.looks[""]]
+        runs, looks, w = list[str](), [self.looks[""]], self.owner
         for number, piece in enumerate(TAG.split(text)):
-            content = code_of(piece) if number % 2 else f'<{self.prefix}t xml:space="preserve">{piece}</{self.prefix}t>'
+            content = code_of(piece) if number % 2 else f'<{w}t xml:space="preserve">{piece}</{w}t>'
             if piece.startswith("<g"):
                 looks.append(self.looks[piece])
             elif piece.startswith("</g"):
                 looks.pop()
             elif piece and (number % 2 == 0 or piece in self.looks):  # a text, or a part of a run
                 look = self.looks.get(piece, looks[-1])
-                properties = f"<{self.prefix}rPr>{look}</{self.prefix}rPr>" if look else ""
-                content = f"<{self.prefix}r>{properties}{content}</{self.prefix}r>"
+                properties = f"<{w}rPr>{look}</{w}rPr>" if look else ""
+                content = f"<{w}r>{properties}{content}</{w}r>"
             runs += [content] if piece else []
         return "".join(runs)
 
@@ -79,19 +78,19 @@ class Paragraph(Slot):
 class DocxPart(XmlDocument):
     def read_paragraphs(self, part: str) -> None:
         """Those of text boxes, notes and tables, too. A content control in a paragraph counts as one."""
-        number = 0
+        number, w = 0, self.root.prefix  # of the names of elements
         for paragraph in self.root.iter("p", "sdtContent"):
-            if paragraph.prefix != self.root.prefix or (paragraph.name == "sdtContent" and not paragraph.find("r")):
+            if paragraph.prefix != w or (paragraph.name == "sdtContent" and not paragraph.find("r")):
                 continue
             number += 1
             codes, looks = dict[str, tuple[int, int]](), dict[str, str]()
             text, looks[""] = self._marked(paragraph, codes, looks)
             if has_words(text):
                 start = properties.end if (properties := paragraph.find("pPr")) else paragraph.first
-                segment = Segment(text, f"{part} paragraph {number}", "xml")
-                self.slots.append(
-                    Paragraph(start, paragraph.last, segment, codes=codes, prefix=self.root.prefix, looks=looks)
+                segment = Paragraph(
+                    start, paragraph.last, text, f"{part} paragraph {number}", "xml", codes=codes, looks=looks, owner=w
                 )
+                self.segments.append(segment)
 
     def _marked(self, container: Element, codes: dict[str, tuple[int, int]], looks: dict[str, str]) -> tuple[str, str]:
         """The text of a paragraph, or of a link in it, and its usual look. Its tags are added to `codes` and `looks`."""

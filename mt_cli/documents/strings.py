@@ -1,22 +1,190 @@
-"""The strings of a program: JSON and Java's .properties. Of ICU's plurals and selects the branches are translated."""
+"""The strings of a program. PO files of gettext: the msgstr of each entry is filled, and the entry marked as fuzzy, for a
+person to look at. Android's strings.xml, JSON and Java's .properties; of ICU's plurals and selects the branches."""
 
+import gettext
 import json
+import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from html import unescape
 
+from mt_cli.data.languages import language
 from mt_cli.data.spans import escaped
-from mt_cli.documents.document import Code, Slot, TextDocument
+from mt_cli.data.units import PoEntry, po_entries, po_header
+from mt_cli.documents.document import Changes, Code, Edit, Segment, TextDocument, edited, remarks_of
+from mt_cli.documents.xml import Element, XmlDocument
 from mt_cli.errors import DataError
+
+log = logging.getLogger(__name__)
+
+_CONTROLS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
+_ESCAPES = str.maketrans({"\\": "\\\\"} | {control: f"\\{letter}" for letter, control in _CONTROLS.items()})
+
+# PO --------------------------------------------------------------------------------------------------------------------
+
+_REMARK = "# mt: "  # begins a remark of this program about an entry
+_CHARSET = re.compile(rb"charset=([\w.:-]+)")
+_PIECE = re.compile(r"[^\n]{1,75}(?:[\n ]|\Z)|[^\n ]+[\n ]?|[\n ]")  # of a text on several lines
+# Of all formats that msgfmt checks; also what is not one in C, such as "100 %.".
+_DIRECTIVES = re.compile(
+    r"%(?:\(\w+\)|\d+\$)?[-+ #0']*(?:\d+|\*)?(?:\.(?:\d+|\*)?)?(?:hh|ll|[hlqLjzt])?[A-Za-z%@]|%<\w+>|%\d*|[$#]?\{[^{}]*\}|[{}]|\$\w+"
+)
+
+
+class PoDocument(TextDocument):
+    is_bilingual = True
+
+    def __init__(self, content: bytes, name: str):
+        """Raises DataError also for a line that PO files have not, for no header and for plurals without a formula."""
+        charset = declared[1].decode() if (declared := _CHARSET.search(content)) else "utf-8"
+        super().__init__(content, name, "utf-8" if charset == "CHARSET" else charset)
+        entries = list(po_entries(self.text, name))
+        if not entries or entries[0].strings["msgid"].text or "msgctxt" in entries[0].strings:
+            found = "no header, which is an entry with an empty msgid"
+            raise DataError(f"{name}:1: {found}; add one that says charset and Plural-Forms, as msginit does")
+        self._header, *rest = entries
+        self.src_lang, self.tgt_lang = (po_header(self._header, key) for key in ("X-Source-Language", "Language"))
+        plurals = re.fullmatch(r"nplurals=(\d+); *plural=([^;]+);?", po_header(self._header, "Plural-Forms"))
+        try:
+            n_forms, form_of = (int(plurals[1]), gettext.c2py(plurals[2])) if plurals else (1, lambda n: 0)
+            forms = [form_of(n) for n in range(200)]
+        except (ValueError, ArithmeticError, RecursionError):
+            problem = "Plural-Forms is no formula of n; copy that of the language"
+            raise self.error(self._header.keywords, problem) from None
+        odd = list[int]()  # lines of entries with other forms than the header says
+        for entry in rest:
+            keys = [f"msgstr[{n}]" for n in range(n_forms)] if "msgid_plural" in entry.strings else ["msgstr"]
+            if {*keys} == {key for key in entry.strings if key.startswith("msgstr")}:
+                self.segments += [self._segment(entry, n, forms) for n in range(len(keys))]
+            else:
+                odd.append(entry.targets[0].line)
+        if odd:
+            found = f"plural forms of another number than the header's {n_forms if plurals else 0}"
+            remedy = "they stay as they are; complete them, or run msgmerge"
+            log.warning(f"{name}:{odd[0]}: {found}, in {len(odd):,} entries; {remedy}")
+
+    def _segment(self, entry: PoEntry, form: int, forms: Sequence[int]) -> Segment:
+        strings, target = entry.strings, entry.targets[form]
+        text, several = strings["msgid"].text, strings.get("msgid_plural")
+        if several is not None:
+            # As msgfmt has it: a form of few numbers may leave out the number.
+            is_like_several = _DIRECTIVES.findall(text) == _DIRECTIVES.findall(several.text)
+            is_of_one = max(forms) > 0 and forms[1] == form and (forms.count(form) <= 5 or is_like_several)
+            text = text if is_of_one else several.text
+        is_format = re.search(r"(?m)^[ \t]*#,.*(?<!no-)\b[a-z-]+-format", entry.comments)
+        given = (None, target.text, not target.text, _DIRECTIVES if is_format else None)
+        write = partial(_quoted, text, self.newline)
+        return Segment(target.start, target.end, text, f"line {target.line}", *given, write, owner=entry)
+
+    def marks(self, changes: Changes, tgt_lang: str) -> Iterator[Edit]:
+        newline = self.newline
+        for entry, remark in remarks_of(changes).items():
+            start = entry.keywords - len(entry.comments)
+            if remark:
+                old = re.search(rf"(?m)^{_REMARK}.*\n", entry.comments)
+                place = (start + old.start(), start + old.end()) if old else (entry.start, entry.start)
+                yield Edit(*place, f"{_REMARK}{remark}{newline}")
+            if not entry.is_fuzzy:
+                found = re.search(r"(?m)^[ \t]*#,", entry.comments)
+                flags = start + found.end() if found else entry.keywords
+                yield Edit(flags, flags, " fuzzy," if found else f"#, fuzzy{newline}")
+        header = self._header.targets[0]
+        for pattern, value in ((r"charset=(CHARSET)\b", "UTF-8"), (r'Language:( *)(?=\\n|")', f" {tgt_lang}")):
+            if found := re.compile(pattern).search(self.text, header.start, header.end):
+                yield Edit(*found.span(1), value)
+
+
+def _quoted(source: str, newline: str, text: str) -> str:
+    """The text in quotes, on lines of its own if it is long or has several; with the line ends around it of its source."""
+    n_before, n_after = (len(source) - len(one) for one in (source.lstrip("\n"), source.rstrip("\n")))
+    text = "\n" * n_before + text.strip("\n") + "\n" * n_after
+    lines = ['"{}"'.format(line.translate(_ESCAPES).replace('"', r"\"")) for line in _PIECE.findall(text)]
+    return lines[0] if len(lines) == 1 else newline.join(['""', *lines])
+
+
+# Android ---------------------------------------------------------------------------------------------------------------
+
+# The categories of whole numbers that differ from one and other (CLDR).
+_PLURALS = {
+    "other": "zh ja ko th vi id ms lo my km bo dz",
+    "one few many other": "ru uk be pl",
+    "one few other": "sr hr bs ro cs sk lt",
+    "one two few other": "sl",
+    "zero one other": "lv",
+    "one two few many other": "ga mt",
+    "zero one two few many other": "ar cy",
+    "one two other": "he iu",
+}
+_CATEGORIES = {code: names.split() for names, codes in _PLURALS.items() for code in codes.split()}
+_ANDROID_ESCAPE = re.compile(r"\\(?:u(?P<code>[0-9A-Fa-f]{4})|(?P<char>.))|\"|\s+", re.DOTALL)
+
+
+class AndroidStrings(XmlDocument):
+    root_name, has_html = "resources", True
+
+    def __init__(self, content: bytes, name: str):
+        super().__init__(content, name)
+        for one in self.root.all("string", "string-array", "plurals"):
+            for number, item in enumerate([one] if one.name == "string" else one.all("item")):
+                kind = "" if item is one else f" {item.get('quantity', str(number))}"
+                self._read(f"{one.name} {one.get('name')}{kind}", item, one)
+
+    def _read(self, place: str, element: Element, owner: Element) -> None:
+        """Escapes, quotes and runs of whitespace are read as Android shows them."""
+        start, end, codes, read, write = self.content(element, lambda one: not one.prefix)  # xliff:g is not translated
+        is_reference = re.match(r"\s*(?:@[\w:+.]+/|\?[\w:]+\s*\Z)", self.inner(element)) and not codes
+        is_kept = is_reference or any(one.get("translatable") == "false" for one in (element, *element.ancestors()))
+
+        def written(text: str) -> str:
+            text = re.sub(r"(['\"])", r"\\\1", write(text).translate(_ESCAPES))
+            return re.sub(r"^(?=[@?])", r"\\", text)
+
+        change = lambda raw: read(_plain(_ANDROID_ESCAPE, raw)), written
+        self.add(start, end, codes, *change, owner=owner, place=place, is_asked=not is_kept)
+
+    def marks(self, changes: Changes, tgt_lang: str) -> Iterator[Edit]:
+        remarks = remarks_of(changes)  # of strings, arrays and plurals
+        for above, remark in remarks.items():
+            if remark:
+                shown = remark.replace("--", "- -")
+                yield Edit(above.start, above.start, f"<!-- mt: {shown} -->{self.newline}    ")
+        # Of the target's categories those that the source lacks are as its other, and the rest is left out.
+        names = _CATEGORIES.get(language(tgt_lang), ["one", "other"])
+        for plurals in remarks:
+            items = {item.get("quantity"): item for item in plurals.all("item")}
+            if plurals.name == "plurals" and (other := items.get("other")):
+                own_change = self.filled([one for one in changes if other.start < one[0].start < other.end])
+                content = edited(self.text, own_change, other.start, other.end)
+                lead = self.indent(plurals.first, other.start)
+                for name in names:
+                    if name not in items:
+                        item = re.sub(r"(quantity\s*=\s*.)other", rf"\1{name}", content, count=1)
+                        yield Edit(other.start, other.start, item + lead)
+                for gone in (item for name, item in items.items() if name not in names):
+                    yield Edit(gone.start, gone.end + len(lead), "")
+
+
+def _plain(escapes: re.Pattern[str], text: str) -> str:
+    """What the escapes stand for; a space for whitespace among them, nothing for others."""
+
+    def meant(found: re.Match[str]) -> str:
+        if found["code"] or found["char"]:
+            return chr(int(found["code"], 16)) if found["code"] else _CONTROLS.get(found["char"], found["char"])
+        return " " if found[0].isspace() else ""
+
+    text = escapes.sub(meant, text)
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # pairs of \u escapes are one character
+
+
+# JSON and .properties --------------------------------------------------------------------------------------------------
 
 _JSON = re.compile(r'"((?:[^"\\]|\\.)*+)"(\s*+:)?')
 _PROPERTY = re.compile(
     r"^[ \t\f]*+(?:[#!][^\r\n]*+|(?:[^\\\s=:]|\\(?:\r\n|.))++[ \t\f]*+[=:]?[ \t\f]*+((?:[^\\\r\n]|\\(?:\r\n|.))*+))",
     re.MULTILINE | re.DOTALL,
 )
-_ESCAPE = re.compile(r"\\(?:(\r?\n[ \t\f]*)|u([0-9A-Fa-f]{4})|(.))", re.DOTALL)
-_CONTROLS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
-_ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r", "\f": "\\f"})
+_PROPERTY_ESCAPE = re.compile(r"\\(?:\r?\n[ \t\f]*|u(?P<code>[0-9A-Fa-f]{4})|(?P<char>.))", re.DOTALL)
 _S = r"(?:\\[ntr]|\\\r?\n|\s)*"  # space, as it is written
 _CHOICE = re.compile(rf"\{{{_S}[\w.-]+{_S},{_S}(plural|select|selectordinal){_S},{_S}(?:offset:\d+)?")
 _BRANCH, _END = re.compile(rf"{_S}(?:=\d+|[\w-]+){_S}\{{"), re.compile(rf"{_S}\}}")
@@ -43,7 +211,7 @@ def read(content: bytes, name: str) -> TextDocument:
         except DataError:
             document = TextDocument(content, name, "iso-8859-1")
         is_ascii = document.encoding != "utf-8" or document.text.isascii()  # which all versions of Java read
-        pattern, decode = _PROPERTY, _property
+        pattern, decode = _PROPERTY, partial(_plain, _PROPERTY_ESCAPE)
 
         def encode(text: str) -> str:
             text = re.sub("^ ", r"\\ ", text.translate(_ESCAPES))
@@ -53,12 +221,12 @@ def read(content: bytes, name: str) -> TextDocument:
         if found.lastindex == 1:  # no key, and no comment
             if pattern is _PROPERTY and (bad := re.search(r"(?<!\\)(?:\\\\)*\\u(?![0-9A-Fa-f]{4})", found[1])):
                 raise document.error(found.start(1) + bad.start(), "\\u without four hexadecimal digits; correct it")
-            document.slots += _slots(document, *found.span(1), decode, encode)
+            _add_message(document, *found.span(1), decode, encode)
     return document
 
 
-def _slots(document: TextDocument, start: int, end: int, decode: Change, encode: Change) -> list[Slot]:
-    """A message is a slot, or each branch of its choices."""
+def _add_message(document: TextDocument, start: int, end: int, decode: Change, encode: Change) -> None:
+    """A message is a segment, or each branch of its choices."""
     text = document.text
     is_doubled = "''" in text[start:end] and "{" in text[start:end]  # an apostrophe of a message with arguments
 
@@ -69,7 +237,7 @@ def _slots(document: TextDocument, start: int, end: int, decode: Change, encode:
         return encode(translation.replace("'", "''") if is_doubled else translation)
 
     def parse(start: int, plural: str) -> int:
-        """Adds the slots from `start` to the end, or to the brace that closes a branch of `plural`, and returns its place."""
+        """Adds what is from `start` to the end, or to the brace that closes a branch of `plural`, and returns its place."""
         codes, at = list[Code](), start
         while special := _SPECIAL.search(text, at, end):
             if special[0] == "}" and plural:
@@ -89,23 +257,14 @@ def _slots(document: TextDocument, start: int, end: int, decode: Change, encode:
         if plural and not special:
             raise LookupError
         last = special.start() if special else end
-        of_xml = lambda raw: escaped(read(raw)), lambda text: write(unescape(text))
-        slots.extend(document.slot(start, last, codes, *of_xml))
+        document.add(start, last, codes, lambda raw: escaped(read(raw)), lambda text: write(unescape(text)))
         return last
 
-    slots = list[Slot]()
+    n_before = len(document.segments)
     if re.search(r"\{\s*[\w.-]+\s*,", text[start:end]) and not re.search(r"\\[{}#']", text[start:end]):
         try:
             parse(start, "")
-            return slots
+            return
         except (LookupError, RecursionError):  # a text with braces
-            slots.clear()
-    return list(document.slot(start, end, (), read, write, markup=None))
-
-
-def _property(raw: str) -> str:
-    def character(escape: re.Match[str]) -> str:
-        return chr(int(escape[2], 16)) if escape[2] else "" if escape[1] else _CONTROLS.get(escape[3], escape[3])
-
-    text = _ESCAPE.sub(character, raw)
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # pairs of \u escapes are one character
+            del document.segments[n_before:]
+    document.add(start, end, (), read, write, markup=None)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from mt_cli.data.normalize import UNSPACED
 from mt_cli.data.spans import escaped
 from mt_cli.display import column_width, shortened
-from mt_cli.documents.document import Code, Slot, TextDocument
+from mt_cli.documents.document import Code, TextDocument
 
 _BLOCK = re.compile(r"(?:[^\r\n]*\S[^\r\n]*(?:\r?\n|\r|\Z))+")
 _STAMP = r"(?:(\d+):)?(\d\d):(\d\d)[.,](\d{3})"
@@ -45,7 +45,8 @@ def read(content: bytes, name: str) -> TextDocument:
             groups[-1].append(cue)
         else:
             groups.append([cue])
-    document.slots = [slot for cues in groups for slot in _slot(document, cues)]
+    for cues in groups:
+        _add(document, cues)
     return document
 
 
@@ -95,7 +96,7 @@ def _goes_on(text: str, cues: list[Cue], cue: Cue) -> bool:
     return bool(is_small or _GOES_ON.search(both[0])) and not any(map(_CODE.search, both)) and styles[0] == styles[1]
 
 
-def _slot(document: TextDocument, cues: list[Cue]) -> Iterator[Slot]:
+def _add(document: TextDocument, cues: list[Cue]) -> None:
     text, codes = document.text, list[Code]()
     between = [text[one.end : other.start] for one, other in pairwise(cues)]
     for found in _CODE.finditer(text, cues[0].start, cues[0].end):
@@ -114,7 +115,7 @@ def _slot(document: TextDocument, cues: list[Cue]) -> Iterator[Slot]:
             pieces[n] = document.newline.join(_split(piece, [1] * max(1, n_lines)))
         return "".join(piece + stamps for piece, stamps in zip(pieces, [*between, ""], strict=True))
 
-    return document.slot(cues[0].start, cues[-1].end, codes, read, wrap=wrap)
+    document.add(cues[0].start, cues[-1].end, codes, read, wrap=wrap)
 
 
 def _split(text: str, shares: Sequence[float]) -> list[str]:

@@ -4,13 +4,13 @@
 import logging
 import posixpath
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import reduce
 from html import unescape
 from typing import Any, NamedTuple
 
 from mt_cli.data.spans import escaped
-from mt_cli.documents.document import Archive, Edit, Segment, Slot, TextDocument, Written, has_words
+from mt_cli.documents.document import Archive, Changes, Edit, Segment, TextDocument, has_words
 from mt_cli.documents.xml import Element, XmlDocument
 from mt_cli.errors import DataError, MTError, UsageError
 
@@ -39,7 +39,7 @@ class Table(TextDocument):
     has_equal_rows = True  # whether all rows have as many cells
 
     def choose(self, column: str) -> None:
-        """Makes the slots: of columns by their names in the first row, or by numbers, and then the first row is text: `en`,
+        """Makes the segments: of columns by their names in the first row, or by numbers, and then the first row is text: `en`,
         `en,de`, `1,2`. Raises UsageError for one that is not there."""
         names, first_row = [one.strip() for one in column.split(",")], self.rows[0] if self.rows else {}
         if len(names) > 2:
@@ -57,12 +57,11 @@ class Table(TextDocument):
             if (cell := row.get(self.src)) and not cell.is_formula and has_words(cell.text):
                 target = row[self.tgt].text if self.is_bilingual and self.tgt in row else ""
                 start, end, write = self.place_for(row)
-                self.slots.append(
-                    Slot(start, end, Segment(cell.text, cell.place, None, target, not target), write, owner=id(row))
-                )
+                of_text = (cell.text, cell.place, None, target, not target, None, write)
+                self.segments.append(Segment(start, end, *of_text, owner=id(row)))
 
-    def marks(self, changes: Sequence[tuple[Slot, Written]], tgt_lang: str) -> Iterator[Edit]:
-        changed = {slot.owner for slot, _ in changes}
+    def marks(self, changes: Changes, tgt_lang: str) -> Iterator[Edit]:
+        changed = {segment.owner for segment, _ in changes}
         for number, row in enumerate(self.rows if self.is_widened else ()):
             is_header = number == 0 and self.has_header
             if is_header or (self.has_equal_rows and id(row) not in changed):

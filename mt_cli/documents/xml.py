@@ -1,4 +1,5 @@
-"""XML as a text whose elements know where they stand in it. A parser has checked it before, without what it refers to."""
+"""XML as a text whose elements know where they stand in it. A parser has checked it before, without what it refers to.
+XLIFF 1.2 and 2.x (OASIS): a segment is a `trans-unit`, or a `segment` of a unit; one not translated yet is filled."""
 
 from __future__ import annotations
 
@@ -10,8 +11,8 @@ from html import escape, unescape
 from lxml import etree
 
 from mt_cli.data.spans import escaped
-from mt_cli.data.units import PARSER_OPTIONS
-from mt_cli.documents.document import Code, Edit, TextDocument
+from mt_cli.data.units import PARSER_OPTIONS, UNTRANSLATED
+from mt_cli.documents.document import Changes, Code, Edit, Segment, TextDocument
 from mt_cli.errors import DataError
 
 _QUOTED = r"""\"[^\"]*+\"|'[^']*+'"""
@@ -47,7 +48,7 @@ class Element:
 
     def get(self, attribute: str, default: str = "") -> str:
         """The value of an attribute, with any prefix."""
-        found = attribute_of(attribute).search(self.tag)
+        found = _attribute(attribute).search(self.tag)
         return found[2][1:-1] if found else default
 
     def iter(self, *names: str) -> Iterator[Element]:
@@ -73,13 +74,13 @@ class Element:
     def put(self, attribute: str, value: str) -> Edit:
         """Gives it the attribute; '' takes it away."""
         own = f' {attribute}="{escape(value)}"' if value else ""
-        if found := attribute_of(attribute).search(self.tag):
+        if found := _attribute(attribute).search(self.tag):
             return Edit(self.start + found.start(), self.start + found.end(), own)
         at = self.start + 1 + len(self.prefix + self.name)
         return Edit(at, at, own)
 
 
-def attribute_of(name: str) -> re.Pattern[str]:
+def _attribute(name: str) -> re.Pattern[str]:
     return re.compile(rf"\s([\w.-]+:)?{name}\s*=\s*({_QUOTED})")
 
 
@@ -123,7 +124,7 @@ class XmlDocument(TextDocument):
         return self.text[start + len(self.text[start:end].rstrip()) : end]
 
     def content(self, element: Element, is_around_words: Callable[[Element], bool]) -> Content:
-        """What `coded` and `slot` take. Of an element that is a CDATA section: its content, which may be HTML."""
+        """What `coded` and `add` take. Of an element that is a CDATA section: its content, which may be HTML."""
         start, end = element.first, element.last
         section = _SECTION.fullmatch(self.text, start, end)
         if not section:
@@ -151,3 +152,79 @@ class XmlDocument(TextDocument):
             kind = "" if code["single"] or not code["name"] else "-" if code["close"] else "+"
             if self.has_html or not code["name"]:
                 yield Code(*code.span(), kind, code["name"] and f"{level} {code['name']}")
+
+
+class Xliff(XmlDocument):
+    root_name, is_bilingual, has_html = "xliff", True, True
+
+    def __init__(self, content: bytes, name: str):
+        """Raises DataError also for a file in more than two languages."""
+        super().__init__(content, name)
+        self._is_new = self.root.get("version").startswith("2")
+        languages = list[str]()
+        for names in (("source-language", "srcLang"), ("target-language", "trgLang")):
+            found = {self.root.get(names[1]), *(one.get(names[0]) for one in self.root.iter("file"))} - {""}
+            if len(found) > 1:
+                listed = " and ".join(sorted(found))
+                raise DataError(f"{name}: {names[0]} is {listed}, expected one; make a file of each language")
+            languages.append(next(iter(found), ""))
+        self.src_lang, self.tgt_lang = languages
+        self.segments = [
+            self._segment(unit, source)
+            for unit in self.root.iter("trans-unit", "segment")
+            if (source := unit.find("seg-source") or unit.find("source"))
+        ]
+
+    def _segment(self, unit: Element, source: Element) -> Segment:
+        """In 1.2 `source` is the segmented one where there is one, since its target has the same segments."""
+        target, owner = unit.find("target"), unit
+        if unit.name == "segment":
+            owner = next((one for one in unit.ancestors() if one.name == "unit"), unit)
+        start, end, codes, read, write = self.content(source, _is_around_words)
+        text, tags = self.coded(start, end, codes, read)
+        given = ""
+        if target and (target.get("state") or unit.get("state")) not in UNTRANSLATED:
+            given_start, given_end, given_codes, read, _ = self.content(target, _is_around_words)
+            given, _ = self.coded(given_start, given_end, given_codes, read)
+            given = given if given.strip() else ""
+        wanted = next((one for above in (unit, *unit.ancestors()) if (one := above.get("translate"))), "yes")
+        tag, like = f"{source.prefix}target", target or source
+        attributes = like.tag[1 + len(like.prefix + like.name) : -1].rstrip("/ ")
+        for attribute in ["state", *([] if target else ["lang"])]:
+            attributes = _attribute(attribute).sub("", attributes)
+        lead = "" if target else self.indent(unit.first, source.start)
+        attributes += "" if self._is_new else ' state="needs-review-translation"'
+
+        def wrap(content: str) -> str:
+            before, behind = self.text[source.first : start], self.text[end : source.last]
+            return f"{lead}<{tag}{attributes}>{before}{content}{behind}</{tag}>"
+
+        place = (target.start, target.end) if target else (source.end, source.end)
+        is_asked, name = wanted != "no" and not given, f"unit {owner.get('id')}"
+        return Segment(*place, text, name, "xml", given, is_asked, None, write, wrap, tags, (unit, owner))
+
+    def marks(self, changes: Changes, tgt_lang: str) -> Iterator[Edit]:
+        notes = dict[Element, list[str]]()  # of the units of XLIFF 2
+        for segment, one in changes:
+            unit, owner = segment.owner
+            note = f'<{unit.prefix}note {{}}="mt">{escaped(one.remark)}</{unit.prefix}note>' if one.remark else ""
+            if self._is_new:
+                yield unit.put("state", "translated")
+                yield unit.put("subState", "mt:needs-review")
+                notes.setdefault(owner, []).append(note.format("category"))
+            else:
+                yield from [unit.put("approved", "")] if unit.get("approved") else []
+                yield Edit(segment.end, segment.end, note.format("from"))
+        for owner, own in notes.items():
+            if old := owner.find("notes"):
+                yield Edit(old.last, old.last, "".join(own))
+            elif any(own):
+                first = owner.all("originalData", "segment", "ignorable")[0]
+                yield Edit(first.start, first.start, f"<{owner.prefix}notes>{''.join(own)}</{owner.prefix}notes>")
+        if not self.tgt_lang:
+            for file in [self.root] if self._is_new else self.root.iter("file"):
+                yield file.put("trgLang" if self._is_new else "target-language", tgt_lang)
+
+
+def _is_around_words(element: Element) -> bool:
+    return element.name in ("g", "pc", "mrk") and element.get("translate") != "no"

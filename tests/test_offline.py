@@ -1,6 +1,7 @@
 """An exported page translates as the run does: by plain JavaScript and by WebAssembly, in node and in a browser."""
 
 import base64
+import copy
 import json
 import random
 import re
@@ -12,13 +13,15 @@ from typing import Any
 import pytest
 import torch
 from conftest import VARIANTS
-from offline_reference import Reference
 from tiny_trainer import random_translator
+from torch import Tensor, nn
 
+from mt_cli.data.batching import padding_mask, subsequent_mask
 from mt_cli.data.spans import put_back
 from mt_cli.data.tokenizer import Tokenizer, processor_of, train_tokenizer
 from mt_cli.decoding.translator import Translator
 from mt_cli.export.offline import FOLDER, SCRIPTS, _pieces, data_of, page_of, write_offline
+from mt_cli.model.transformer import Transformer
 from mt_cli.run.checkpoint import LoadedModel, load_model
 from mt_cli.run.directions import directions_of
 from mt_cli.run.run_dir import RunDir
@@ -78,17 +81,39 @@ def loaded_directions(path: Path) -> list[LoadedModel]:
     return [loaded.for_direction(one, run) for one in directions_of(loaded.config)]
 
 
+def rounded(model: Transformer) -> Transformer:
+    """The network in float64 with the weights of a page, and what goes into each product rounded as there."""
+
+    def round_input(layer: nn.Module, inputs: tuple[Tensor]) -> Tensor:
+        (x,) = inputs
+        scale = x.abs().amax(1 if isinstance(layer, nn.Conv1d) else -1, keepdim=True) / 32767
+        return torch.floor(x / scale.clamp(1e-30) + 0.5) * scale
+
+    model = copy.deepcopy(model)
+    for matrix in (parameter for parameter in model.parameters() if parameter.dim() > 1):
+        scales = matrix.data.flatten(1).abs().amax(1).clamp(1e-30).view(-1, *[1] * (matrix.dim() - 1)) / 127
+        matrix.data = torch.round(matrix.data / scales).double() * scales
+    for layer in (module for module in model.modules() if isinstance(module, nn.Linear | nn.Conv1d)):
+        layer.register_forward_pre_hook(round_input)
+    return model.double().requires_grad_(False)
+
+
 @pytest.mark.parametrize("switches", VARIANTS.values(), ids=VARIANTS)
-def test_javascript_webassembly_and_numpy_compute_the_same_bits(switches):
+def test_javascript_and_webassembly_compute_the_same_bits_and_what_the_network_computes_in_8_bits(switches):
     tokenizer = tokenizer_of("unigram", switches.get("tie_embeddings", "all") == "all")
     translator = random_translator(tokenizer, ffn_dim=28, **switches)
     data, weights = data_of([LoadedModel(translator.model, tokenizer, translator.config, {}, None)])
     rng = random.Random(0)
     pairs = [[[rng.randrange(4, 300) for _ in range(rng.randrange(1, 20))] for _ in range(2)] for _ in range(12)]
-    reference = Reference(data, weights)
-    expected = [reference.logits(src, tgt_in).tolist() for src, tgt_in in pairs]
-    assert in_node(data, weights, LOGITS, pairs, wasm=False) == expected
-    assert in_node(data, weights, LOGITS, pairs) == expected
+    found = in_node(data, weights, LOGITS, pairs)
+    assert in_node(data, weights, LOGITS, pairs, wasm=False) == found
+    model = rounded(translator.model)
+    difference = 1e-3 if "gelu" in switches.values() else 1e-9  # the page's erf is exact to 1.6e-7
+    for (src, tgt_in), logits in zip(pairs, found, strict=True):
+        src_ids, tgt_ids = torch.tensor([src]), torch.tensor([tgt_in])
+        hidden = model(src_ids, padding_mask(src_ids), tgt_ids, subsequent_mask(len(tgt_in)))
+        expected = model.projection(hidden)[0]
+        torch.testing.assert_close(torch.tensor(logits, dtype=torch.float64), expected, rtol=0, atol=difference)
 
 
 def test_a_page_translates_as_the_run_does(trained_run):

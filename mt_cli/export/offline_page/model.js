@@ -1,6 +1,6 @@
 // The trained network as `model/inference.py` runs it, with 8-bit weights. Activations are arrays of rows, a row for each
 // position. Products are sums of integers; all else is computed in float64, by basic operations in a fixed order: every
-// engine gives the same bits, and so does tests/offline_reference.py.
+// engine gives the same bits.
 //
 // Letters in shapes: S source length, T target tokens so far, W partial hypotheses, D d_model, H heads, K head_dim,
 // V value_dim or vocabulary.

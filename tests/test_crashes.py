@@ -2,6 +2,7 @@
 
 import itertools
 import random
+import re
 import shutil
 import signal
 import time
@@ -58,6 +59,9 @@ class Sweep:
             assert not differences(self.run, self.whole), where
             return False
         assert code == {"full disk": 1, "SIGTERM": 143, "SIGINT": 130}.get(mishap, crash_points.EXIT_CODE), where + said
+        if mishap == "full disk":
+            told = r"error: cannot write (\S+): No space left on device; free space and run the same command again"
+            assert re.fullmatch(told, said.splitlines()[-1]), where + said
         saved = announced_step(said) or (2 if self.begun else 0)
         assert self.train() == 0, where + self.nursery.said
         again = self.nursery.said

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import re
 import shutil
 import signal
 from collections.abc import Iterator
@@ -12,9 +11,6 @@ from typing import Any
 import pytest
 from tiny_trainer import options
 from yaml import safe_dump, safe_load
-
-from mt_cli.run.checkpoint import load_checkpoint, save_checkpoint
-from mt_cli.run.run_dir import RunDir
 
 LONGER = options("training.max_steps=161", "training.n_samples=0")
 COMMANDS = ("translate", "run", "test.en"), ("evaluate", "run"), ("train", "run/config.yaml", *LONGER)
@@ -81,20 +77,6 @@ def test_a_cut_log_is_reported_and_a_run_without_checkpoints_is_refused(mt, run)
         assert answer.code == 1 and files_of(run) == before
         assert answer.said[-1].startswith(f"error: run/{pointer}: names a checkpoint, and run/checkpoints has none; ")
         (run / pointer).unlink()
-
-
-def test_a_damaged_best_checkpoint_is_reported_when_training_continues(mt, run):
-    newest = RunDir(run).checkpoint_file(160)
-    content = load_checkpoint(newest)
-    content["progress"] |= {"best_step": 80, "best_score": -1e-3}
-    save_checkpoint(newest, content)
-    best = bytearray(RunDir(run).checkpoint_file(80).read_bytes())
-    best[9000] ^= 1
-    RunDir(run).checkpoint_file(80).write_bytes(best)
-    answer = mt("train", "tiny.yaml", "--run-dir", run, *LONGER)
-    assert answer.code == 0 and answer.said[0] == "continuing run from step 160"
-    assert re.match(r"warning: run/checkpoints/step-000080\.pt: damaged .*; it was the best one: ", answer.said[1])
-    assert answer.said[-1].startswith("finished at step 161 (the last step); best step 161;")
 
 
 @contextlib.contextmanager

@@ -17,8 +17,7 @@ from mt_cli.data.batching import padding_mask, subsequent_mask
 from mt_cli.data.dataset import TokenDataset, TokenPair
 from mt_cli.data.tokenizer import BOS_ID, EOS_ID, PAD_ID
 from mt_cli.decoding import search
-from mt_cli.errors import UsageError
-from mt_cli.evaluation.metrics import Scores, bleu_tokenizer, count_texts, mean_loss, scores_of, ter_of
+from mt_cli.evaluation.metrics import Scores, count_texts, mean_loss, scores_of, ter_of
 from mt_cli.model.transformer import Transformer
 
 WORDS = "the a cat dog sees house, green. don't 3.14 I'm »ja« naïve 你好 。 – x-ray U.S. 50% & &amp; <b> @-@ É".split()  # noqa: SIM905
@@ -112,14 +111,6 @@ def test_input_without_end_is_refused(mt, trained_run, tiny):
     ):
         answer = mt(*command, src, "--ref", ref)
         assert (answer.code, len(answer.said)) == (1, 1) and answer.said[0].startswith("error: /dev/zero:"), command
-
-
-def test_the_target_language_chooses_the_tokenizer_of_bleu():
-    chosen = {"de": "13a", "ZH_cn": "zh", "mya": "char", "ko": "char"}
-    assert {language: bleu_tokenizer("auto", language) for language in chosen} == chosen
-    assert bleu_tokenizer("intl", "zh") == "intl"
-    with pytest.raises(UsageError, match="unknown to sacrebleu"):
-        bleu_tokenizer("nonsense", "zh")
 
 
 @pytest.mark.parametrize(

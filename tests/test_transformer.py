@@ -452,25 +452,6 @@ def test_tied_embeddings_are_one_parameter(make_model):
         assert n_matrices == 3 - is_target_shared - is_source_shared
 
 
-@pytest.mark.parametrize(
-    ("setting", "of_embedding", "of_projection"),
-    [("embedding", math.sqrt(16), 1.0), ("projection", 1.0, 1 / math.sqrt(16)), ("none", 1.0, 1.0)],
-)
-def test_embedding_scale_multiplies_the_embedding_or_the_projection_or_neither(
-    setting, of_embedding, of_projection, make_model, batch
-):
-    model = make_model(embedding_scale=setting)
-    weight = model.tgt_embeddings.token.weight
-    for embeddings in (model.src_embeddings, model.tgt_embeddings):
-        found = embeddings(torch.tensor([[7]]))[0, 0]
-        torch.testing.assert_close(found, weight[7] * of_embedding + model.positions.table[1], rtol=0, atol=FLOAT32)
-    states: list[Tensor] = []
-    model.decoder_norm.register_forward_hook(lambda module, args, output: states.append(output))
-    logits = logits_of(model, *batch)
-    torch.testing.assert_close(logits, states[0] @ weight.T * of_projection, rtol=0, atol=FLOAT32)
-    torch.testing.assert_close(model.scaled_projection(), weight * of_projection, rtol=0, atol=0)
-
-
 def test_every_matrix_begins_within_the_bounds_of_xavier_and_fills_them(switches):
     sizes = {"d_model": 64, "ffn_dim": 96, "n_encoder_layers": 1, "n_decoder_layers": 1}
     config = ModelConfig(**{**sizes, "embedding_init": "xavier", **switches})
@@ -530,13 +511,3 @@ def test_bf16_is_close_to_float32(switches, make_model, batch):
     expected, found = logits_of(make_model(**switches), *batch), logits_of(make_model(**switches).bfloat16(), *batch)
     # bf16 keeps 8 bits: a relative error of 2^-8 at each of the dozen roundings on the way, some of which cancel.
     assert 0 < (found.float() - expected).norm() / expected.norm() < 12 * 2**-8 and found.dtype == torch.bfloat16
-
-
-def test_while_training_the_seed_decides_what_is_dropped(switches, make_model, batch):
-    model = make_model(**switches).train()
-    torch.manual_seed(3)
-    first, second = logits_of(model, *batch), logits_of(model, *batch)
-    torch.manual_seed(3)
-    assert torch.equal(logits_of(model, *batch), first) and not torch.equal(first, second)
-    model.eval()
-    assert torch.equal(logits_of(model, *batch), logits_of(model, *batch))

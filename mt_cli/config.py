@@ -129,8 +129,6 @@ class Corpus(Section):
     tgt_lang: Language | None = None
     """The language of its target, where that is not the one of the run but a related one, which helps to learn that; or gn-far for
     text in gn that is unlike what is wanted. A tag before its sources names it. Such corpora come last in the list."""
-    rewrite: dict[str, str] = {}
-    """What to write in place of characters of its target, such as {ü: +}: for text in another way of writing than is learnt."""
     why: str = ""
     """Why it has these weights, for people."""
 

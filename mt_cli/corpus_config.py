@@ -6,22 +6,23 @@ import json
 import logging
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Sequence
-from functools import reduce
+from collections.abc import Collection, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mt_cli.config import Config, Corpus, are_one_table, is_memory, is_table
 from mt_cli.config_file import config_of, load_config
 from mt_cli.data.corpus import CorpusReport, read_monolingual, read_raw_pairs
 from mt_cli.data.languages import code_of_name, is_other_language, language, languages_of_files, may_be_a_word
 from mt_cli.data.normalize import normalize
-from mt_cli.data.spelling import format_spelling
 from mt_cli.display import shortened
 from mt_cli.errors import DataError, UsageError, as_typed
 from mt_cli.run.run_dir import RUNS, RunDir
+
+if TYPE_CHECKING:
+    from mt_cli.data.distance import CharacterModel
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +32,6 @@ Languages = tuple[str, str]  # of source and target
 _SETS = {"dev": "dev", "valid": "dev", "validation": "dev", "test": "test"}  # by the names of files in a folder
 _N_SAMPLED = 20_000  # pairs of a corpus that are looked at
 _SAME = 0.9  # share of a corpus' pairs that another one has: then it is the same text
-_AS_EASY = 1.4  # times as hard for the model of the source as that: then it is source text
 _NEAR = 1.15  # times as far as the nearest corpus: still as near
 _MOST_FAR, _MOST_RELATED = 0.5, 1.0  # characters of an epoch for each of the corpora that are near
 # Throughout and in the last phase: the share of an epoch that is wanted, and the most readings of a pair.
@@ -108,8 +108,12 @@ def read_config(
     if len(corpora) > 1 or in_domain:
         domain = [Path(file) for file in _files_of_set("in-domain", in_domain)] if in_domain else []
         data["train"] = _mixed(corpora, languages, dev or [], domain)
+    models = _models(_read(corpus, languages), languages) if monolingual else {}
     for file in monolingual or []:
-        _refuse_other_language(file, languages, corpus)
+        lines = list(islice(read_monolingual([str(file)], on_bad_line="skip", report=CorpusReport()), _N_SAMPLED))
+        side = language(_code_of(file) or "") != language(languages[0])
+        if wrong := _misread([lines], [languages[side]], models):
+            raise DataError(f"{file}: {wrong}; give text in {languages[side]}, or leave it out")
     return config_of(data, [*settings, *_monolingual_settings(monolingual or [], *languages)])
 
 
@@ -297,15 +301,14 @@ class _Text(NamedTuple):
 
     files: list[str]
     n_pairs: int
-    sides: tuple[list[str], list[str]]  # the first lines, as they are learnt
-    rewrite: dict[str, str]
+    sides: tuple[list[str], list[str]]  # the first lines
 
     @property
     def name(self) -> str:
         return " ".join(self.files)
 
     def row(self, why: str, **weights: Any) -> Corpus:
-        return Corpus(files=self.files, rewrite=self.rewrite, why=f"{self.n_pairs:,} pairs{why}", **weights)
+        return Corpus(files=self.files, why=f"{self.n_pairs:,} pairs{why}", **weights)
 
 
 def _read(files: Sequence[Path], languages: Languages) -> _Text:
@@ -317,7 +320,13 @@ def _read(files: Sequence[Path], languages: Languages) -> _Text:
     if not kept:
         raise DataError(f"{names[0]}: no pair with text on both sides; give a sentence on each line")
     n_pairs = len(sample) + sum(1 for _ in pairs)
-    return _Text(names, n_pairs, ([src for src, _ in kept], [tgt for _, tgt in kept]), {})
+    return _Text(names, n_pairs, ([src for src, _ in kept], [tgt for _, tgt in kept]))
+
+
+def _models(text: _Text, languages: Languages) -> dict[str, "CharacterModel"]:
+    from mt_cli.data.distance import CharacterModel  # here, because the command line starts without numpy
+
+    return {code: CharacterModel(side) for code, side in zip(languages, text.sides, strict=True)}
 
 
 def _mixed(
@@ -325,13 +334,8 @@ def _mixed(
 ) -> list[Corpus]:
     """The list `data.train` of several corpora, of which the first is in `languages`. `in_domain`: pairs of the kind that
     will be translated. Raises UsageError and DataError."""
-    from mt_cli.data.distance import (
-        CharacterModel,
-        other_writing,
-    )  # here, because the command line starts without numpy
-
     first, known = _read(corpora[0], languages), [language(code) for code in languages]
-    models = {code: CharacterModel(side) for code, side in zip(languages, first.sides, strict=True)}
+    models = _models(first, languages)
     own, related, seen = [first], list[tuple[str, _Text]](), {first.name: set(zip(*first.sides, strict=True))}
     for files in corpora[1:]:
         src, tgt = _named_languages(files) or languages
@@ -341,15 +345,11 @@ def _mixed(
         pairs, is_own = set(zip(*one.sides, strict=True)), language(tgt) == known[1]
         same = next((name for name, theirs in seen.items() if len(pairs & theirs) >= _SAME * len(pairs)), None)
         seen[one.name] = pairs
-        if is_own and same is None and (rewrite := other_writing(one.sides[1], first.sides[1])):
-            lines = [reduce(lambda line, old: line.replace(old, rewrite[old]), rewrite, line) for line in one.sides[1]]
-            one = one._replace(sides=(one.sides[0], lines), rewrite=rewrite)
-            log.info(f"{one.name}: is written another way, and read with {format_spelling(rewrite)}")
         if same is not None:
             log.warning(f"{one.name}: left aside, the same text as {same}")
         elif language(src) != known[0]:
             log.warning(f"{one.name}: left aside, its source is {src}, expected {languages[0]}")
-        elif wrong := _other_language(one, (src, languages[1] if is_own else tgt), models):
+        elif wrong := _misread(one.sides, languages[: 1 + is_own], models):
             log.warning(f"{one.name}: left aside, {wrong}; rename or mend it")
         elif is_own:
             own.append(one)
@@ -365,17 +365,12 @@ def _mixed(
     return rows
 
 
-def _other_language(one: _Text, languages: Languages, models: dict[str, Any]) -> str:
-    """How a side reads, if as another language than its own; '' else. A related language is only known to be no source
-    text."""
-    src = next(iter(models))
-    for side, code in zip(one.sides, languages, strict=True):
-        bits = {known: model.bits(side) for known, model in models.items()}
-        nearest = min(bits, key=lambda known: bits[known])
-        if code not in models:
-            nearest = src if bits[src] < _AS_EASY * models[src].bits(one.sides[0]) else code
+def _misread(sides: Sequence[list[str]], codes: Sequence[str], models: Mapping[str, "CharacterModel"]) -> str:
+    """How the first of these sides reads that reads like another language of the models than its own; '' else."""
+    for lines, code in zip(sides, codes, strict=False):
+        nearest = min(models, key=lambda known: models[known].bits(lines))  # noqa: B023
         if nearest != code:
-            return f"line 1 reads like {nearest} and not like {code}, and so do most: {shortened(side[0], 40)}"
+            return f"reads like {nearest} and not like {code}, as line 1: {shortened(lines[0], 40)}"
     return ""
 
 
@@ -418,21 +413,3 @@ def _weight(some: list[_Text], others: list[_Text], most: float) -> float:
     """How often they are read, so that an epoch has at most so many times as much of their text as of the others'."""
     size, of_others = (sum(one.n_pairs * fmean(map(len, one.sides[1])) for one in texts) for texts in (some, others))
     return max(0.001, round(min(1.0, most * of_others / max(1.0, size)), 3))
-
-
-def _refuse_other_language(file: Path, languages: Languages, corpus: Sequence[Path]) -> None:
-    """Raises DataError for text alone in another language than its name, or the target, where most lines read like that."""
-    from mt_cli.data.distance import CharacterModel
-
-    models = dict(zip(languages, map(CharacterModel, _read(corpus, languages).sides), strict=True))
-    named = _code_of(file)
-    expected, other = languages if named and language(named) == language(languages[0]) else languages[::-1]
-    lines = list(islice(read_monolingual([str(file)], on_bad_line="skip", report=CorpusReport()), _N_SAMPLED))
-    own, theirs = (models[code].bits_by_line(lines) for code in (expected, other))
-    foreign = [i for i, bits in enumerate(own) if theirs[i] < bits]
-    if len(foreign) > len(lines) / 2:
-        first = (
-            f"{file}:{foreign[0] + 1}: '{shortened(lines[foreign[0]], 40)}' reads like {other} and not like {expected}"
-        )
-        most = f"so do {len(foreign):,} of {len(lines):,} lines"
-        raise DataError(f"{first}, and {most}; give text in {expected}, or leave it out")

@@ -2,7 +2,6 @@
 character is guessed from up to four before it, by how often that came about. All of it is whole arrays: a million
 characters take a second."""
 
-from collections import Counter
 from collections.abc import Sequence
 from statistics import fmean
 from typing import NamedTuple
@@ -35,13 +34,6 @@ class CharacterModel:
         per_character = self._bits_of(_text(lines))
         return float(per_character.mean()) if len(per_character) else 0.0
 
-    def bits_by_line(self, lines: Sequence[str]) -> list[float]:
-        """The same of each line, its end included; none may have a line end within."""
-        text = _text(lines, len("\n".join(lines)))
-        per_character, ends = self._bits_of(text), np.flatnonzero(text[1:] == _LINE_END)
-        starts = np.concatenate([[0], ends[:-1] + 1])
-        return list(np.add.reduceat(per_character, starts) / (ends - starts + 1)) if lines else []
-
     def _bits_of(self, text: Hashes) -> npt.NDArray[np.float64]:
         """Of each character but the first, which is a line end."""
         guess, n_before = np.full(len(text), 1 / (self._n_different + 1)), np.full(len(text), float(self._n))
@@ -52,8 +44,8 @@ class CharacterModel:
         return -np.log2(guess[1:])
 
 
-def _text(lines: Sequence[str], most: int = _MAX_CHARACTERS) -> Hashes:
-    text = "\n" + "\n".join(lines)[:most] + "\n"
+def _text(lines: Sequence[str]) -> Hashes:
+    text = "\n" + "\n".join(lines)[:_MAX_CHARACTERS] + "\n"
     return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32).astype(np.uint64)
 
 
@@ -65,43 +57,6 @@ def _grams(text: Hashes) -> list[npt.NDArray[np.int64]]:
         mixed = (grams[-1] ^ (grams[-1] >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
         grams.append(own + np.concatenate([np.zeros(1, np.uint64), mixed[:-1]]))
     return [(one >> np.uint64(64 - _BITS)).astype(np.int64) for one in grams]
-
-
-# Another way of writing ----------------------------------------------------------------------------------------------
-
-_USUAL = 4e-3  # share of characters
-_ALWAYS = 0.9
-_TIMES = 10  # as usual as in the other text
-_LEAST_GAIN = 0.01  # of the bits of a character
-_N_TRIED = 500  # lines
-
-
-def other_writing(lines: Sequence[str], expected: Sequence[str]) -> dict[str, str]:
-    """What to write in place of characters of the lines (ü for +, qu for k), if they are of one language that is
-    written in two ways. What is usual here alone is written as whatever makes the text the easiest to guess for who has
-    read the expected; if that is usual there alone, it is another way of writing, else it is of other words."""
-    expected, text = [line.lower() for line in expected], [one.lower() for one in lines[:: -(-len(lines) // _N_TRIED)]]
-    model, here, there = CharacterModel(expected), _shares(text, 1), _shares(expected, 1)
-    pairs = _shares(text, 2)  # the most usual first
-    olds = [old for old, share in here.items() if share > _USUAL and share > _TIMES * there.get(old, 0)]
-    found, best = dict[str, str](), model.bits(text)
-    for old in olds * 2:  # what was found later may decide about an earlier one
-        digraphs = [two for two, share in pairs.items() if two[0] == old and share > _ALWAYS * here[old]]  # such as qu
-        if (one := (digraphs or [old])[0]) in found:
-            continue
-        written = {new: [line.replace(one, new) for line in text] for new, share in there.items() if share > _USUAL}
-        bits = {new: model.bits(lines) for new, lines in written.items()}
-        new = min(bits, key=lambda new: bits[new])
-        if bits[new] < (1 - _LEAST_GAIN) * best and there[new] > _TIMES * here.get(new, 0):
-            found[one], best, text = new, bits[new], written[new]
-    return found
-
-
-def _shares(lines: Sequence[str], n: int) -> dict[str, float]:
-    """Of the n-grams of characters, in all of the text; those with spaces are left out."""
-    text = "\n".join(lines)
-    counts = Counter(map("".join, zip(*(text[i:] for i in range(n)), strict=False)))
-    return {gram: one / len(text) for gram, one in counts.most_common(200) if not any(map(str.isspace, gram))}
 
 
 # How far text is ------------------------------------------------------------------------------------------------------

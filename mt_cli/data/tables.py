@@ -21,7 +21,6 @@ from pathlib import Path
 from mt_cli.config import is_memory
 from mt_cli.data.languages import code_of_name, may_be_a_word
 from mt_cli.data.lines import SAVE_AS_UTF_8, NotUtf8Error, decode_line, raw_lines
-from mt_cli.data.normalize import is_letter
 from mt_cli.data.units import first_keys, languages_of_units, read_units, texts_of
 from mt_cli.display import shortened
 from mt_cli.errors import DataError, UsageError, missing_extra
@@ -107,15 +106,17 @@ def find_layout(file: Path, columns: str | None = None) -> TableLayout:
     if not rows:
         raise DataError(f"{file}: no rows; give a table with a sentence pair in each row")
     widths = Counter(map(len, rows))
-    n_columns = max(2, widths.most_common(1)[0][0] if delimiter else max(widths))
+    if delimiter and max(widths) < 2:
+        between = "a comma, a semicolon or a tab" if suffix == ".csv" else "a tab"
+        expected = f"expected source and target with {between} between them"
+        raise DataError(f"{file}:1: one column, {expected}; give such a table, or two text files")
+    n_columns = widths.most_common(1)[0][0] if delimiter else max(widths)
     given = {name.strip().casefold() for name in (columns or "").split(",") if not name.strip().isdecimal()} - {""}
-    if suffix == ".txt" and n_columns > max(widths):
-        advice = "give two text files, source and target, or a table with a tab between the two"
-        raise DataError(f"{file}: no tabs; {advice}")
     header = None
     if suffix == ".jsonl" or _names_columns(rows) or not given.isdisjoint(cell.strip().casefold() for cell in rows[0]):
         header = tuple(cell.strip() for cell in rows.pop(0))
         n_columns = max(n_columns, len(header))
+    n_columns = max(2, n_columns)
     names = [*(header or ()), *[""] * n_columns][:n_columns]
     chosen = _choose_columns(file, names, rows, columns)
     return TableLayout(file, delimiter, is_quoted, header, chosen, n_columns, sheet)
@@ -214,9 +215,6 @@ def _delimiter_of(file: Path) -> tuple[str, list[Cells]]:
     rows, fault = samples[delimiter]
     if not rows and fault is not None:
         raise fault
-    if rows and max(map(len, rows)) < 2:
-        expected = "expected source and target with a comma, a semicolon or a tab between them"
-        raise DataError(f"{file}:1: one column, {expected}")
     return delimiter, rows
 
 
@@ -236,7 +234,6 @@ _TARGET_NAMES = [
     "target", "tgt", "trg", "translation", "traducción", "traduccion", "traduction", "übersetzung", "sentence2", "text2",
 ]  # fmt: skip
 _ROLES = dict.fromkeys(_SOURCE_NAMES, "source") | dict.fromkeys(_TARGET_NAMES, "target")
-_NUMBERED = re.compile(r"[\d/_@\\]")  # John 3:16, clips/7.wav, CC-BY 2.0
 
 
 def _role(name: str) -> str | None:
@@ -260,24 +257,18 @@ def _names_columns(rows: list[Cells]) -> bool:
 
 
 def _choose_columns(file: Path, names: list[str], rows: list[Cells], columns: str | None) -> tuple[int, int]:
-    """Source and target: those that `columns` names; or the only two; or those that the header calls source and target, or
-    two languages; or the two with the most letters, if no third one has a quarter as many."""
+    """Source and target: those that `columns` names; or those that the header calls source and target; or the only two
+    with text; or two languages."""
     cells = [[row[i].strip() for row in rows if i < len(row) and row[i].strip()] for i in range(len(names))]
-    filled = [i for i, own in enumerate(cells) if own or names[i] or len(names) == 2]
-    weights = list(map(_n_letters, cells))
-    by_weight = sorted(filled, key=lambda i: -weights[i])
+    roles, all_columns = list(map(_role, names)), range(len(names))
+    texts = [i for i in all_columns if len(names) == 2 or not all(map(str.isdecimal, cells[i]))]
+    named = [i for i in texts if roles[i]]
     if columns is None:
-        roles = list(map(_role, names))
-        named = [i for i in filled if roles[i]]
-        texts = [i for i in named if weights[i]]  # "id" and "nr" are codes of languages, too
-        found = [[i for role in ("source", "target") for i in filled if roles[i] == role], filled, named, texts]
-        if len(filled) > 2 and weights[by_weight[1]] > 4 * weights[by_weight[2]]:
-            found.append(sorted(by_weight[:2]))
+        found = [[i for role in ("source", "target") for i in all_columns if roles[i] == role], texts, named]
         problem = f"{len(names)} columns, and which are source and target is not clear"
     else:
         names_of = [{name.casefold(), str(i)} - {""} for i, name in enumerate(names, 1)]
-        given = [name.strip().casefold() for name in columns.split(",")]
-        meant = [[i for i, own in enumerate(names_of) if name in own] for name in given]
+        meant = [[i for i in all_columns if one.strip().casefold() in names_of[i]] for one in columns.split(",")]
         is_clear = [len(one) for one in meant] == [1, 1] and meant[0] != meant[1]
         found = [meant[0] + meant[1]] if is_clear else []
         problem = f"columns {columns}, expected two of its columns"
@@ -289,16 +280,9 @@ def _choose_columns(file: Path, names: list[str], rows: list[Cells], columns: st
         for i, own in enumerate(cells[:10])
     ]
     more = f" and {len(names) - 10:,} more" if len(names) > 10 else ""
-    example = format_columns_option(*sorted([*by_weight, 0, 1][:2]))
+    example = format_columns_option(*(named if len(named) > 1 else [0, 1])[:2])
     kind = DataError if columns is None else UsageError
     raise kind(f"{file}: {problem}; give the two by number or name, such as {example}: {'; '.join(shown)}{more}")
-
-
-def _n_letters(cells: Cells) -> int:
-    """0 of columns that have numbers in nearly all cells, or where few cells differ: those are no text."""
-    if 10 * sum(map(bool, map(_NUMBERED.search, cells))) > 9 * len(cells) or 10 * len(set(cells)) <= len(cells):
-        return 0
-    return sum(sum(map(is_letter, cell[:200])) for cell in cells)
 
 
 def format_columns_option(src: int, tgt: int) -> str:

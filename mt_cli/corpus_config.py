@@ -368,7 +368,7 @@ def _mixed(
 def _misread(sides: Sequence[list[str]], codes: Sequence[str], models: Mapping[str, "CharacterModel"]) -> str:
     """How the first of these sides reads that reads like another language of the models than its own; '' else."""
     for lines, code in zip(sides, codes, strict=False):
-        nearest = min(models, key=lambda known: models[known].bits(lines))  # noqa: B023
+        nearest = min(models, key=lambda known: models[known].bits(lines))
         if nearest != code:
             return f"reads like {nearest} and not like {code}, as line 1: {shortened(lines[0], 40)}"
     return ""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from mt_cli.config import Config, Corpus, are_one_table, is_memory, is_table
 from mt_cli.config_file import config_of, load_config
 from mt_cli.data.corpus import CorpusReport, read_monolingual, read_raw_pairs
-from mt_cli.data.languages import code_of_name, is_other_language, language, languages_of_files, may_be_a_word
+from mt_cli.data.languages import code_of_name, language, languages_of_files, may_be_a_word
 from mt_cli.data.normalize import normalize
 from mt_cli.display import shortened
 from mt_cli.errors import DataError, UsageError, as_typed
@@ -66,16 +66,13 @@ def read_config(
     settings = [*settings, *_as_settings(options)]
     kinds = ["table"] if are_one_table(list(map(str, corpus))) else [_kind(file) for file in corpus]
     if kinds == ["config"]:
-        of_files = {"src_lang": src_lang, "tgt_lang": tgt_lang, "columns": columns, "dev": dev, "test": test}
-        if in_domain:
-            raise UsageError("--in-domain goes with files; in a config add a corpus to data.train, with weights")
-        if given := [name for name, value in of_files.items() if value]:
-            option = given[0].replace("_", "-")
-            raise UsageError(f"--{option} goes with files; in a config use --set data.{given[0]}=...")
+        of_files = {"src-lang": src_lang, "tgt-lang": tgt_lang, "columns": columns, "dev": dev, "test": test}
+        if given := [name for name, value in {**of_files, "in-domain": in_domain}.items() if value]:
+            raise UsageError(f"--{given[0]} goes with files; in a config write it into the section data")
         if monolingual:
             others = [one for one in settings if not one.startswith("data.monolingual.")]  # which need the files
             pair = load_config(corpus[0], others).data.directions[0]
-            settings += _monolingual_settings(monolingual, pair.src_lang, pair.tgt_lang)
+            settings += _as_settings(_monolingual(monolingual, (pair.src_lang, pair.tgt_lang)))
         return load_config(corpus[0], settings)
     if kinds == ["folder"]:
         corpora, sets = _in_folder(corpus[0], src_lang, tgt_lang)
@@ -92,12 +89,6 @@ def read_config(
         raise UsageError("--columns is for a corpus that is a table; for a list of words set data.words.columns")
     corpus = corpora[0]
     languages = _languages(corpus, src_lang, tgt_lang, columns, init_from)
-    expected = (*languages, *(languages_of_files(str(corpus[0]), str(corpus[-1])) or ()))
-    for files in (dev or [], test or [], *([file] for file in monolingual or [])):
-        codes = languages_of_files(*map(str, files)) if len(files) == 2 else [_code_of(file) for file in files]
-        if any(code and is_other_language(code, expected) for code in codes or []):
-            found = " and ".join(map(str, codes or []))
-            log.warning(f"{' '.join(map(str, files))}: by name {found}, expected {' and '.join(languages)}")
     data: dict[str, Any] = {"src_lang": languages[0], "tgt_lang": languages[1], "train": [str(file) for file in corpus]}
     if columns:
         data["columns"] = columns
@@ -106,15 +97,15 @@ def read_config(
     if test:
         data["test"] = {"test": _files_of_set("test", test)}
     if len(corpora) > 1 or in_domain:
-        domain = [Path(file) for file in _files_of_set("in-domain", in_domain)] if in_domain else []
-        data["train"] = _mixed(corpora, languages, dev or [], domain)
+        data["train"] = _mixed(corpora, languages, dev, in_domain)
+    alone = _monolingual(monolingual or [], languages)
     models = _models(_read(corpus, languages), languages) if monolingual else {}
-    for file in monolingual or []:
-        lines = list(islice(read_monolingual([str(file)], on_bad_line="skip", report=CorpusReport()), _N_SAMPLED))
-        side = language(_code_of(file) or "") != language(languages[0])
-        if wrong := _misread([lines], [languages[side]], models):
-            raise DataError(f"{file}: {wrong}; give text in {languages[side]}, or leave it out")
-    return config_of(data, [*settings, *_monolingual_settings(monolingual or [], *languages)])
+    for code, files in zip(languages[::-1], alone.values(), strict=True):
+        for file in files or []:
+            lines = list(islice(read_monolingual([file], on_bad_line="skip", report=CorpusReport()), _N_SAMPLED))
+            if wrong := _misread([lines], [code], models):
+                raise DataError(f"{file}: {wrong}; give text in {code}, or leave it out")
+    return config_of(data, [*settings, *_as_settings(alone)])
 
 
 def corrections_of(parent: Path) -> tuple[Path, str, list[str]]:
@@ -185,18 +176,18 @@ def _files_of_set(option: str, files: Sequence[Path]) -> list[str]:
     return names
 
 
-def _monolingual_settings(monolingual: Sequence[Path], src_lang: str, tgt_lang: str) -> list[str]:
-    """Files whose names tell the source language help the reverse model."""
-    sides: dict[str, list[str]] = {"tgt": [], "src": []}
-    for file in monolingual:
-        code = _code_of(file)
-        is_source = code is not None and language(code) == language(src_lang) and code.lower() != tgt_lang.lower()
-        sides["src" if is_source else "tgt"].append(str(file))
-    if sides["src"] and not sides["tgt"]:
-        found = f"--monolingual {sides['src'][0]}: by its name in the source language {src_lang}"
+def _monolingual(files: Sequence[Path], languages: Languages) -> dict[str, list[str] | None]:
+    """Settings for text in the target language, and for files whose names tell the source language."""
+    sides: tuple[list[str], list[str]] = [], []
+    for file in files:
+        code = _code_of(file) or ""
+        is_source = language(code) == language(languages[0]) and code.lower() != languages[1].lower()
+        sides[is_source].append(str(file))
+    if sides[1] and not sides[0]:
+        found = f"--monolingual {sides[1][0]}: by its name in the source language {languages[0]}"
         only = "which helps beside text in the target language only; give such text, too, or rename it"
         raise UsageError(f"{found}, {only}")
-    return _as_settings({f"data.monolingual.{side}": files or None for side, files in sides.items()})
+    return {"data.monolingual.tgt": sides[0] or None, "data.monolingual.src": sides[1] or None}
 
 
 def _named_languages(
@@ -329,11 +320,11 @@ def _models(text: _Text, languages: Languages) -> dict[str, "CharacterModel"]:
     return {code: CharacterModel(side) for code, side in zip(languages, text.sides, strict=True)}
 
 
-def _mixed(
-    corpora: Sequence[Sequence[Path]], languages: Languages, dev: Sequence[Path], in_domain: Sequence[Path]
-) -> list[Corpus]:
+def _mixed(corpora: Sequence[Sequence[Path]], languages: Languages, dev: Files, in_domain: Files) -> list[Corpus]:
     """The list `data.train` of several corpora, of which the first is in `languages`. `in_domain`: pairs of the kind that
     will be translated. Raises UsageError and DataError."""
+    if in_domain:
+        _files_of_set("in-domain", in_domain)
     first, known = _read(corpora[0], languages), [language(code) for code in languages]
     models = _models(first, languages)
     own, related, seen = [first], list[tuple[str, _Text]](), {first.name: set(zip(*first.sides, strict=True))}
@@ -374,7 +365,7 @@ def _misread(sides: Sequence[list[str]], codes: Sequence[str], models: Mapping[s
     return ""
 
 
-def _weighed(own: list[_Text], languages: Languages, dev: Sequence[Path], in_domain: Sequence[Path]) -> list[Corpus]:
+def _weighed(own: list[_Text], languages: Languages, dev: Files, in_domain: Files) -> list[Corpus]:
     """The corpora in the languages of the run: those near to what will be translated, those of that kind, those far
     from it."""
     from mt_cli.data.distance import gap

@@ -18,7 +18,7 @@ from mt_cli.augment.back_translation import Selection, reverse_config
 from mt_cli.build import prepare
 from mt_cli.config import Config, DataConfig, Monolingual, given_keys
 from mt_cli.config_file import config_of, load_config
-from mt_cli.corpus_config import _monolingual_settings, read_config
+from mt_cli.corpus_config import _monolingual, read_config
 from mt_cli.data.corpus import CorpusReport, TrainingText, read_lines, read_monolingual
 from mt_cli.data.tokenizer import REAL, SYNTHETIC
 from mt_cli.errors import ConfigError, DataError
@@ -118,12 +118,12 @@ def test_files_of_the_command_line_go_with_settings_of_a_config(tiny):
 
 def test_the_name_of_a_file_tells_which_side_it_helps():
     for src_lang, tgt_lang, files, sides in (
-        ("pt_BR", "en", ["a.pt_BR", "a.en"], {"tgt": "a.en", "src": "a.pt_BR"}),
-        ("zh", "en", ["a.zh_CN", "a.txt"], {"tgt": "a.txt", "src": "a.zh_CN"}),
-        ("zh_CN", "zh_TW", ["a.zh_TW"], {"tgt": "a.zh_TW"}),
+        ("pt_BR", "en", ["a.pt_BR", "a.en"], ["a.en", "a.pt_BR"]),
+        ("zh", "en", ["a.zh_CN", "a.txt"], ["a.txt", "a.zh_CN"]),
+        ("zh_CN", "zh_TW", ["a.zh_TW"], ["a.zh_TW"]),
     ):
-        found = _monolingual_settings([Path(file) for file in files], src_lang, tgt_lang)
-        assert found == [f'data.monolingual.{side}=["{file}"]' for side, file in sides.items()]
+        found = _monolingual([Path(file) for file in files], (src_lang, tgt_lang))
+        assert [files[0] for files in found.values() if files] == sides
 
 
 def told_of(**keys: Any) -> list[str]:

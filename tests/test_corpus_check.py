@@ -308,12 +308,3 @@ def test_mt_check_prints_all_sets_and_writes_what_it_would_drop(mt, corpus, alig
     answer = mt(*command)
     assert answer.code == 2 and b"dropped.tsv: File exists; choose another --dropped" in answer.err
     assert (tmp_path / "dropped.tsv").read_text(encoding="utf-8") == written
-
-
-def test_sets_named_after_another_language_are_reported(mt, corpus, aligned, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for *names, is_other in (("d.en", "d.gn", True), ("d.src", "d.tgt", False)):
-        for side, name in enumerate(names):
-            Path(name).write_text("".join(f"{pair[side]}\n" for pair in PLAIN[:20]))
-        answer = mt("check", *corpus(PLAIN), "--dev", names[0], "--dev", names[1])
-        assert any("by name en and gn, expected en and de" in line for line in answer.said) == is_other

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from mt_cli.cli.translate import attend
+from mt_cli.cli.explain import attend
 from mt_cli.config import Config
 from mt_cli.data.batching import padding_mask, source_batch, subsequent_mask
 from mt_cli.data.reading import Sentence

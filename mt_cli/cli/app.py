@@ -20,11 +20,10 @@ from mt_cli.processes import rank
 
 log = logging.getLogger(__name__)
 
-COMMANDS = {  # and the file of each, which is imported when it runs
-    "train": "train", "check": "train", "translate": "translate", "evaluate": "evaluate", "report": "evaluate",
-    "score": "translate", "explain": "translate", "export": "export", "import": "export", "serve": "serve",
-    "fetch": "fetch", "config": "train", "version": "app",
-}  # fmt: skip
+COMMANDS = (
+    "train", "check", "translate", "evaluate", "report", "score", "explain", "export", "import", "serve", "fetch",
+    "config", "version",
+)  # fmt: skip
 
 
 def main() -> None:
@@ -87,7 +86,7 @@ def _run() -> int:
     """Runs the command that is named, and returns the exit code of its end. What it does not know is a bug of ours."""
     try:
         names = tuple(name for name in COMMANDS if sys.argv[1:2] == [name])
-        result = _make_command(names or tuple(COMMANDS)).main(prog_name="mt", standalone_mode=False)
+        result = _make_command(names or COMMANDS).main(prog_name="mt", standalone_mode=False)
         sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except Interrupted as error:
@@ -127,9 +126,9 @@ def _run() -> int:
 
 
 def command_of(name: str) -> Any:
-    """The function of a command, from its file."""
+    """The function of a command, from the file of its name."""
     own = name + "_" * keyword.iskeyword(name)  # `import` is a word of Python's
-    return getattr(importlib.import_module(f"mt_cli.cli.{COMMANDS[name]}"), own)
+    return getattr(importlib.import_module(f"mt_cli.cli.{own}"), own)
 
 
 def _make_command(names: tuple[str, ...]) -> Any:
@@ -145,11 +144,3 @@ def _make_command(names: tuple[str, ...]) -> Any:
     for name in names:
         app.command(name)(command_of(name))
     return typer.main.get_command(app)
-
-
-def version() -> None:
-    """Print the versions that matter in a bug report."""
-    from mt_cli.run.logs import versions
-
-    for package, number in versions().items():
-        print(f"{package} {number}")

@@ -1,6 +1,5 @@
-"""`mt evaluate` and `mt report`: how good runs are."""
+"""`mt evaluate`."""
 
-import logging
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -13,8 +12,6 @@ from mt_cli.run.run_dir import RunDir
 
 if TYPE_CHECKING:
     from mt_cli.evaluation.comparison import SetScores
-
-log = logging.getLogger(__name__)
 
 _OF_SRC = "Source text, instead of the config's test sets."
 _OF_REF = "Reference translations, line for line; repeated for several of each sentence."
@@ -98,32 +95,3 @@ def _existing(runs: list[Path], requested: list[str] | None, search: dict[str, A
     for run in runs:
         options.refuse_without_effect(search, adapted_settings(RunDir(run).load_config().decoding, search))
     return checkpoints
-
-
-def report(
-    runs: Annotated[list[Path], Argument(metavar="RUN...", help="One or several run directories.")],
-    output: Annotated[
-        Path, Option(help="The page to write, NAME.html; an earlier report there is replaced, no other file.")
-    ] = Path("report.html"),
-    checkpoint: Annotated[str, Option(help="What translates: best, last, step-N or averaged.")] = "best",
-    quick: Annotated[bool, Option("--quick", help="Only curves, config and facts, within seconds.")] = False,
-    robustness: options.RobustnessOption = False,
-    device: options.DeviceOption = "auto",
-) -> None:
-    """Write a page about one run or several. A browser shows it: mt report runs/es-gn
-
-    It begins with how good the translator is and what to do next. The page is one file and loads nothing. It can be written
-    while the run still trains. The test sets of each run's config are translated; where there are none, its dev set.
-    """
-    for run in runs:
-        RunDir.existing(run)
-    if checkpoint != "best":  # which a run that has just begun lacks
-        options.existing_checkpoints(runs, [checkpoint])
-
-    from mt_cli.device import keep_freed_memory
-    from mt_cli.explain import report as page
-
-    keep_freed_memory()
-    options.catch_ctrl_c()
-    page.report(runs, output, checkpoint=checkpoint, device=device, quick=quick, robustness=robustness)
-    log.info(f"report: {output}")

@@ -1,4 +1,4 @@
-"""`mt export` and `mt import`: runs and models of other programs."""
+"""`mt export`."""
 
 import logging
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 from mt_cli.cli.options import catch_ctrl_c
-from mt_cli.errors import UsageError, as_typed
+from mt_cli.errors import UsageError
 from mt_cli.explain.page import refuse_page
 from mt_cli.files import new_folder
 from mt_cli.run.run_dir import RunDir
@@ -17,7 +17,6 @@ log = logging.getLogger(__name__)
 _OF_OUT = "The folder to write, or NAME.html with --to html; must not exist yet."
 _OF_QUANTIZATION = "For ctranslate2 (float32 by default) and argos (int8 by default). On a processor without VNNI, set CT2_USE_MKL=1 where you load int8."
 _OF_TGT_LANG = "The language to translate into, of a run that has learnt several. A page has all of them by default."
-_OF_FOLDER = "Has config.json, model.safetensors or pytorch_model.bin, vocab.json, source.spm and target.spm."
 Quantization = Literal["float32", "float16", "bfloat16", "int8"] | None
 
 
@@ -75,25 +74,3 @@ def export(
             write(translator, unfinished, quantization or ("int8" if to == "argos" else "float32"))
             note = f"; put {' '.join(tags)} before the pieces of each source"
     log.info(f"{to} model in {out}{note if tags else ''}")
-
-
-def import_(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help=_OF_FOLDER)],
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="The run directory to make; must not exist yet.")],
-    src_lang: Annotated[str | None, typer.Option(help="Language code of the source, if the folder names none.")] = None,
-    tgt_lang: Annotated[str | None, typer.Option(help="The same of the target; of several languages one.")] = None,
-) -> None:
-    """Make a run of a Hugging Face Marian model. OPUS-MT publishes such models: to translate with, to fine-tune, to export.
-
-    To fine-tune it: mt train SOURCE TARGET --from RUN.
-    """
-    if run.exists():
-        raise UsageError(f"{run} exists already; delete it or choose another RUN")
-
-    from mt_cli.export.import_marian import import_marian
-    from mt_cli.training.signals import command_line
-
-    catch_ctrl_c()
-    with new_folder(run) as unfinished:
-        import_marian(folder, RunDir(unfinished), src_lang, tgt_lang, command_line())
-    log.info(f"{folder} is now the run {run}; try: mt translate {as_typed(run)}")

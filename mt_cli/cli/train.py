@@ -1,25 +1,21 @@
-"""`mt train`: a run, or one for each combination of the values that `--set KEY=A,B` gives; and what comes before:
-`mt check` looks at a corpus, `mt config` describes the keys."""
+"""`mt train`: a run, or one for each combination of the values that `--set KEY=A,B` gives."""
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 import re
-import shutil
-import textwrap
 import time
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Argument, Option
+from typer import Option
 
 from mt_cli.cli import options
 from mt_cli.config import Config
-from mt_cli.config_file import alternatives, described_keys, expected_values, suggest_key
+from mt_cli.config_file import alternatives
 from mt_cli.corpus_config import corrections_of, read_config, usual_run_dir
 from mt_cli.errors import CheckpointError, ConfigError, DataError, RunDirError, TrainingError, UsageError, as_typed
 from mt_cli.processes import n_processes
@@ -167,72 +163,3 @@ def _write_page(runs: Sequence[Path], output: Path, **how: Any) -> bool:
         log.warning(f"{output}: not written ({reason}); try: mt report {as_typed(*runs)}")
         return False
     return True
-
-
-def check(
-    corpus: options.CorpusArgument,
-    src_lang: options.SrcLangOption = None,
-    tgt_lang: options.TgtLangOption = None,
-    columns: options.ColumnsOption = None,
-    dev: options.DevOption = None,
-    test: options.TestOption = None,
-    overrides: options.SettingsOption = None,
-    as_json: Annotated[bool, Option("--json", help="Print JSON: 100 examples of a fault instead of 3.")] = False,
-    dropped: Annotated[
-        Path | None,
-        Option(metavar="FILE.tsv", help="Write the pairs that `mt train --clean` would leave out, and why."),
-    ] = None,
-) -> int:
-    """Look a corpus through before training. It shows what the corpus has, what is wrong with it, and what to do about that.
-
-    The exit code is 1 when something would make the result of a training worthless.
-    """
-    if dropped is not None and dropped.exists():
-        raise UsageError(f"{dropped}: File exists; choose another --dropped")
-    pairs = read_config(corpus, src_lang, tgt_lang, columns, dev, test, overrides or []).data.directions
-    if len(pairs) > 1 and dropped is not None:
-        raise UsageError("--dropped is for one language pair; give its two files in place of the config")
-    options.catch_ctrl_c()
-
-    from mt_cli.checking.check import check as check_corpus  # here, because it imports numpy
-
-    reports = {pair.name: check_corpus(pair) for pair in pairs}
-    if as_json:
-        objects = {name: json.loads(report.as_json()) for name, report in reports.items()}
-        print(json.dumps(objects if len(pairs) > 1 else objects[pairs[0].name], indent=1, ensure_ascii=False))
-    else:
-        width = min(80, max(40, shutil.get_terminal_size((80, 24)).columns))
-        titles = {name: f"{name}\n\n" if len(pairs) > 1 else "" for name in reports}
-        print("\n\n".join(titles[name] + report.as_table(width) for name, report in reports.items()))
-    if dropped is not None:
-        reports[pairs[0].name].write_dropped(dropped)
-    return 1 if any(report.is_fatal for report in reports.values()) else 0
-
-
-def config(
-    key: Annotated[
-        str | None, Argument(metavar="[KEY]", help="A section such as training, or a key such as model.dropout.")
-    ] = None,
-    json_schema: Annotated[bool, Option("--json-schema", help="Print a JSON schema, for editors.")] = False,
-) -> None:
-    """Print the keys of a config and what they mean. Each has its default, its range and an explanation."""
-    if json_schema:
-        if key is not None:
-            raise UsageError(f"{key}: --json-schema describes all keys; leave one out")
-        print(json.dumps(Config.model_json_schema(), indent=2, ensure_ascii=False))
-        return
-    known = described_keys()
-    if key is not None and key not in known:
-        raise UsageError(f"{key}: {suggest_key(key)}")
-    chosen = [name for name in known if key in (None, name, name.partition(".")[0])]
-    for name in chosen:
-        values, indent = known[name], "      " if "." in name else ""
-        explained = values["description"]
-        if indent:
-            default = f"default {json.dumps(values['default'])}" if "default" in values else "required"
-            print(f"  {name}  ({default}; {expected_values(values)})")
-        else:
-            explained = f"{name}: {explained}"
-        print(textwrap.fill(explained, 100, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False))
-        if name != chosen[-1]:
-            print()

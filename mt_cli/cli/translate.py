@@ -1,15 +1,13 @@
-"""`mt translate`, `mt score` and `mt explain`: what a run says of lines of text, or of documents."""
+"""`mt translate`: a thin layer over `Translator`."""
 
 from __future__ import annotations
 
 import logging
-import math
 import shutil
 import sys
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -17,10 +15,8 @@ from typer import Argument, Option
 
 from mt_cli.cli import options
 from mt_cli.cli.pipe import Batches, is_terminal, open_input, open_output, process_lines
-from mt_cli.data.corpus import read_lines
 from mt_cli.display import shortened
-from mt_cli.errors import DataError, UsageError
-from mt_cli.explain.page import AttentionPage
+from mt_cli.errors import UsageError
 
 if TYPE_CHECKING:
     from mt_cli.decoding.parts import Translation
@@ -163,109 +159,3 @@ def _as_text(translations: list[Translation], n_before: int, is_list: bool) -> l
         for number, one in enumerate(translations, n_before)
         for text, score in zip(one.texts, one.scores, strict=True)
     ]
-
-
-def score(
-    runs: options.RunsArgument,
-    references: Annotated[list[Path], Option("--ref", help="Translations to score, line for line.")],
-    sources: Annotated[list[Path] | None, Option("--src", help="Source text; stdin by default.")] = None,
-    checkpoint: options.CheckpointsOption = None,
-    bad_input: options.BadInputOption = "error",
-    device: options.DeviceOption = "auto",
-    to: options.ToOption = None,
-) -> None:
-    """Print how probable given translations are.
-
-    There is a line for each: the sum, a tab, and each token with its own log-probability (natural logarithms). It is empty
-    where a side is blank or longer than the model can read.
-    """
-    src, ref = options.only_file("--src", sources), options.only_file("--ref", references)
-    assert ref is not None
-    options.refuse_structured(src, ref)
-    checkpoints, name = options.existing_checkpoints(runs, checkpoint), str(src or "stdin")
-    with open_input(src) as source:
-        translator = options.load_translator(runs, checkpoints, device, to)
-        process = partial(score_lines, translator, iter(read_lines(ref)), name)
-        process_lines(source, name, process, sys.stdout.buffer, bad_input == "replace")
-
-
-def score_lines(translator: Translator, references: Iterator[str], name: str, batches: Batches) -> Iterator[list[str]]:
-    """Scores lines of the input `name` beside their references; none for what is longer than the model can read."""
-    from mt_cli.data.tokenizer import EOS_ID
-
-    limit, n_lines = translator.n_positions - 1, 0
-    for n_before, lines in batches:
-        chosen, n_lines = list(islice(references, len(lines))), n_before + len(lines)
-        if (n_found := n_before + len(chosen)) < n_lines:
-            raise DataError(f"the references have {n_found} lines, {name} more; make them line for line")
-        pairs = [translator.encode_pair(*sides) for sides in zip(lines, chosen, strict=True)]
-        scored, output = list[int](), [""] * len(lines)
-        for i, (src_ids, tgt_ids) in enumerate(pairs):
-            if (longest := max(len(src_ids), len(tgt_ids))) > limit:
-                line = n_before + i + 1
-                log.warning(f"{name}:{line}: {longest:,} tokens, the model reads {limit:,} at most; no score")
-            elif src_ids and tgt_ids:
-                scored.append(i)
-        for i, scores in zip(scored, translator.token_scores([pairs[i] for i in scored]), strict=True):
-            pieces = translator.tokenizer.tgt_pieces([*pairs[i][1], EOS_ID])
-            tokens = " ".join(f"{piece}:{score:.4f}" for piece, score in zip(pieces, scores, strict=True))
-            output[i] = f"{math.fsum(scores):.6f}\t{tokens}"
-        yield output
-    if next(references, None) is not None:
-        raise DataError(f"the references have more lines than {name}, which has {n_lines}; make them line for line")
-
-
-def explain(
-    paths: options.RunsAndInputArgument,
-    attention: Annotated[
-        Path | None, Option(help="Translate, and write a page (NAME.html) of what each head attended to.")
-    ] = None,
-    checkpoint: options.CheckpointsOption = None,
-    bad_input: options.BadInputOption = "error",
-    device: options.DeviceOption = "auto",
-    to: options.ToOption = None,
-) -> None:
-    """Show how a translation comes about. Greedy search is shown step by step, with a line for each token, and without the
-    search settings of the run.
-
-    With --attention the translations are printed instead, and a page shows what was attended to.
-    """
-    runs, input_file = options.runs_and_input(paths)
-    checkpoints = options.existing_checkpoints(runs, checkpoint)
-    options.refuse_structured(input_file)
-    page = AttentionPage(attention) if attention is not None else None
-    with open_input(input_file) as source:
-        translator = options.load_translator(runs, checkpoints, device, to)
-        process = partial(attend, translator, page) if page is not None else partial(trace, translator)
-        process_lines(source, str(input_file or "stdin"), process, sys.stdout.buffer, bad_input == "replace")
-
-
-def trace(translator: Translator, batches: Batches) -> Iterator[list[str]]:
-    """Greedy search step by step: several lines for each line."""
-    from mt_cli.explain.attention import trace as trace_line
-
-    for _, lines in batches:
-        yield [step for line in lines for step in (list(trace_line(translator, line)) or [""])]
-
-
-def attend(translator: Translator, page: AttentionPage, batches: Batches) -> Iterator[list[str]]:
-    """Translates, and adds the attention of each line to a page, until that is full."""
-    from mt_cli.explain.attention import attention_maps
-
-    n_lines, n_shown = 0, 0
-    for n_before, lines in batches:
-        translations = translator.translations(lines, first_line=n_before)
-        n_lines = n_before + len(lines)
-        for translation in translations:
-            for part in translation.parts:
-                if page.is_full:
-                    break
-                page.add(attention_maps(translator, part))
-            else:
-                n_shown += 1
-        yield [one.text for one in translations]
-    page.write()
-    log.info(f"attention: {page.file}")
-    if n_shown < n_lines:
-        why = "as browsers cannot open larger pages; explain the others separately"
-        log.warning(f"{page.file} shows the first {n_shown:,} of {n_lines:,} lines, {why}")

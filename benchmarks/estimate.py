@@ -18,7 +18,7 @@ import numpy as np
 
 from mt_cli import Translator
 from mt_cli.data.corpus import read_lines
-from mt_cli.evaluation.metrics import sentence_chrf
+from mt_cli.evaluation.metrics import count_texts
 from mt_cli.explain.doubts import explain_lines
 from mt_cli.explain.estimate import load_estimate
 
@@ -52,7 +52,8 @@ def main(run: str, source: str, reference: str, *others: str) -> None:
         estimated = [chrf for chrf in estimate.of(translator, lines) if chrf is not None]
         found[file] = {"n": len(estimated), "estimated": mean(estimated)}
         if file == source:
-            chrf = sentence_chrf([line.translation.text for line in lines], read_lines(Path(reference)))
+            counts = count_texts([line.translation.text for line in lines], [read_lines(Path(reference))], "none")
+            chrf = counts["chrf"].sentence_scores()
             found[file] = {"chrf": mean(chrf), "estimated": mean(estimated)} | agreement(estimated, chrf)
     print(json.dumps(found, indent=2))
 

@@ -50,9 +50,10 @@ def main() -> None:
     for change, one in sets:
         counts = count_texts(outputs[change.name], one.references, tokenizer)
         bleu, chrf = counts["bleu"].score(), counts["chrf"].score()
-        found = held(change, outputs["as it is"], outputs[change.name])
-        kept = "" if found.kept is None else f"{found.kept:.1%}"
-        print(f"| {change.name} | {bleu:.1f} | {chrf:.1f} | {found.differing:.1%} | {kept} |")
+        differing, kept = held(change, outputs["as it is"], outputs[change.name])
+        print(
+            f"| {change.name} | {bleu:.1f} | {chrf:.1f} | {differing:.1%} | {'' if kept is None else f'{kept:.1%}'} |"
+        )
 
 
 if __name__ == "__main__":

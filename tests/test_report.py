@@ -67,11 +67,11 @@ def test_a_page_has_the_translations_and_scores_of_the_other_commands(mt, tiny, 
     [held_out], text = made.sets, text_of(made.path)
     own = held_out.by_run[0]
     assert held_out.test_set.name == "held_out" and held_out.test_set.lines == list(range(1, 13))
-    assert own.texts == mt("translate", trained_run, "test.en").lines and None not in own.estimate
+    assert own["texts"] == mt("translate", trained_run, "test.en").lines and None not in own["estimate"]
     scores = json.loads(mt("evaluate", trained_run, "--json").out)[1]
     bounds = scores["intervals"]["chrf"]
     assert f"{scores['chrf']:.1f} {bounds['low']:.1f} to {bounds['high']:.1f}" in text and bounds["signature"] in text
-    for one in own.attention.values():
+    for one in own["attention"].values():
         assert len(one["weights"]) == len(one["tgt"]) and {len(row) for row in one["weights"]} == {len(one["src"])}
         assert all(abs(sum(row) - 100) <= len(row) for row in one["weights"])
 

@@ -18,6 +18,7 @@ from mt_cli.decoding.parts import Translation
 from mt_cli.decoding.terms import Glossary, as_glossary
 from mt_cli.decoding.translator import Translator
 from mt_cli.device import choose_device
+from mt_cli.display import escaped
 from mt_cli.errors import ConfigError, DataError, RunDirError, UsageError
 from mt_cli.evaluation.baselines import memory_of
 from mt_cli.evaluation.comparison import SetScores, TestSet, config_sha256, with_comparisons
@@ -137,7 +138,7 @@ class RunEvaluator:
     ):
         """`terms`: arguments of `Translator.translations`. `search` replaces keys of the config's `decoding`. Raises MTError
         where the checkpoint cannot be used so."""
-        self._tokenize = _tokenizer_of(direction, tokenize)
+        self._tokenize = bleu_tokenizer(tokenize or direction.data.bleu_tokenize, direction.data.tgt_lang)
         loaded = load_model(run, checkpoint)
         model, tokenizer, config, content, profile = loaded.for_direction(direction, run)
         self.translator = Translator([model.to(choose_device(device))], tokenizer, config, profile, [(run, checkpoint)])
@@ -188,7 +189,9 @@ class RunEvaluator:
         data = self.translator.config.data
         for change, test_set in changed_sets(plain.test_set, data.src_lang, data.tgt_lang):
             scores = self.evaluate(test_set)[1]
-            scores.note = f"{test_set.name}: {held(change, plain.outputs, scores.outputs)}"
+            differing, kept = held(change, plain.outputs, scores.outputs)
+            scores.note = f"{test_set.name}: {differing:.1%} of the translations differ by more than the change"
+            scores.note += f"; {escaped(change.span)} is kept in {kept:.1%}" if kept is not None else ""
             yield scores
 
 
@@ -197,16 +200,13 @@ def _baselines(
 ) -> Iterator[SetScores]:
     """The scores of the copied sources, and of a translation memory. Raises DataError without the training text."""
     memory = memory_of(run, direction, [source for test_set in test_sets for source in test_set.sources])
-    tokenizer, ter = _tokenizer_of(direction, tokenize), ter_of(direction.data.tgt_lang)
+    tgt_lang = direction.data.tgt_lang
+    tokenizer, ter = bleu_tokenizer(tokenize or direction.data.bleu_tokenize, tgt_lang), ter_of(tgt_lang)
     for one in test_sets:
         translated = list(map(memory.translate, one.sources))
         for name, outputs in (("copy of the source", one.sources), ("translation memory", translated)):
             counts = count_texts(outputs, one.references, tokenizer, ter)
             yield SetScores("baseline", name, one, outputs, counts, {})
-
-
-def _tokenizer_of(direction: Direction, requested: str | None) -> str:
-    return bleu_tokenizer(requested or direction.data.bleu_tokenize, direction.data.tgt_lang)
 
 
 def _planned(run: RunDir, files: Sequence[Path], to: str | None) -> list[tuple[Direction, list[TestSet]]]:

@@ -120,12 +120,6 @@ def scores_of(counts: Mapping[str, Counts]) -> Scores:
     return Scores(scores["bleu"], scores["chrf"], scores.get("ter"), signatures)
 
 
-def sentence_chrf(hypotheses: Sequence[str], references: Sequence[str]) -> list[float]:
-    """sacrebleu's chrF of each line alone, from 0 to 100."""
-    metric = CHRF()
-    return [metric.sentence_score(hyp, [ref]).score for hyp, ref in zip(hypotheses, references, strict=True)]
-
-
 def perplexity(loss: float) -> float:
     return math.exp(min(loss, 700))  # exp overflows above 709
 

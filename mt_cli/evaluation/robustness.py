@@ -1,15 +1,14 @@
 """What a translator makes of text as people write it: test sets with a change in each line, and in the references where a
-reader would expect it in the translation: capitals, an emoji, quotation marks."""
+reader expects it in the translation."""
 
-import operator
 import random
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from operator import methodcaller, ne
+from typing import NamedTuple
 
 from mt_cli.data.languages import writes_spaces
 from mt_cli.data.normalize import UNSPACED
-from mt_cli.display import escaped
 from mt_cli.evaluation.comparison import TestSet
 
 _LETTER = re.compile(rf"[^\W\d_{UNSPACED}]")  # of a script that is typed letter by letter
@@ -38,8 +37,7 @@ _SPANS = {
 _SHARE_OF_ERRORS = 0.05  # of the letters
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(NamedTuple):
     """A way in which a source may differ from those of the test set."""
 
     name: str
@@ -62,22 +60,23 @@ def changes(src_lang: str, tgt_lang: str) -> list[Change]:
 
         return edit
 
-    def without_end(text: str) -> str:
-        return text.rstrip(".。")
+    def other_punctuation(text: str) -> str:
+        full, plain = "，。？！：；", ",.?!:;"
+        if any(char in text for char in full):
+            return text.translate(str.maketrans(full, plain))
+        return text.replace("'", "’").replace('"', "”").replace("...", "…")
 
-    around = {"quotation marks": "“{}”", "brackets": "({})", "dash": "- {}"}
-    twice = "{0}\u2028{0}".format
+    both = {  # what is expected in the translation, too: how a text is written then, and the span that is to be copied
+        "emoji in front": ("😀 {}", "😀"), "emoji at the end": ("{} 😀", "😀"), "emoji alone": ("😀{:.0}", "😀"),
+        "quotation marks": ("“{}”", ""), "brackets": ("({})", ""), "dash": ("- {}", ""), "line break within": ("{0}\u2028{0}", "\u2028"),
+    }  # fmt: skip
     return [
         Change("invisible mark in front", "\u200f{}".format),
         Change("invisible joiner within", within("\u200d", "", src_lang)),
-        Change("emoji in front", "😀 {}".format, "😀 {}".format, "😀"),
-        Change("emoji at the end", "{} 😀".format, "{} 😀".format, "😀"),
-        Change("emoji alone", "😀{:.0}".format, "😀{:.0}".format, "😀"),
-        *(Change(name, form.format, form.format) for name, form in around.items()),
-        Change("line break within", twice, twice, "\u2028"),
+        *(Change(name, form.format, form.format, span) for name, (form, span) in both.items()),
         Change("full-width forms", lambda text: re.sub("[0-9A-Z]", lambda found: chr(ord(found[0]) + 0xFEE0), text)),
-        Change("other punctuation", _other_punctuation),
-        Change("no full stop", without_end, without_end),
+        Change("other punctuation", other_punctuation),
+        Change("no full stop", methodcaller("rstrip", ".。"), methodcaller("rstrip", ".。")),
         Change("typing errors", lambda text: with_typing_errors(text, _SHARE_OF_ERRORS, random.Random(text))),
         *(
             Change(f"{name} within", within(span, " ", src_lang), within(span, " ", tgt_lang), span)
@@ -86,13 +85,6 @@ def changes(src_lang: str, tgt_lang: str) -> list[Change]:
         Change("capitals", str.upper, str.upper),
         Change("no capitals", str.lower),
     ]
-
-
-def _other_punctuation(text: str) -> str:
-    full, plain = "，。？！：；", ",.?!:;"
-    if any(char in text for char in full):
-        return text.translate(str.maketrans(full, plain))
-    return text.replace("'", "’").replace('"', "”").replace("...", "…")
 
 
 def changed_sets(one: TestSet, src_lang: str, tgt_lang: str) -> Iterator[tuple[Change, TestSet]]:
@@ -104,21 +96,9 @@ def changed_sets(one: TestSet, src_lang: str, tgt_lang: str) -> Iterator[tuple[C
             yield change, TestSet(f"{one.name}, {change.name}", sources, references, one.lines)
 
 
-@dataclass(frozen=True)
-class Held:
-    """What a translator makes of a change."""
-
-    differing: float  # share of the translations that are other ones than the change alone makes them
-    kept: float | None  # share that has the span of the change once; None where it has none
-    span: str
-
-    def __str__(self) -> str:
-        differ = f"{self.differing:.1%} of the translations differ by more than the change"
-        return differ if self.kept is None else f"{differ}; {escaped(self.span)} is kept in {self.kept:.1%}"
-
-
-def held(change: Change, plain: Sequence[str], changed: Sequence[str]) -> Held:
-    """`plain`: the translations of the sources as they are; `changed`: those of the changed ones."""
-    differing = sum(map(operator.ne, map(change.edit_reference, plain), changed)) / len(plain)
-    kept = sum(output.count(change.span) == 1 for output in changed) / len(changed) if change.span else None
-    return Held(differing, kept, change.span)
+def held(change: Change, plain: Sequence[str], changed: Sequence[str]) -> tuple[float, float | None]:
+    """The share of the translations of the changed sources that are other ones than the change makes of the `plain` translations,
+    and the share that has its span once; None where it has none."""
+    differing = sum(map(ne, map(change.edit_reference, plain), changed)) / len(plain)
+    kept = sum(output.count(change.span) == 1 for output in changed) / len(changed)
+    return differing, kept if change.span else None

@@ -124,7 +124,7 @@ def fit_estimate(
     translator: Translator, dev: Sequence[SentencePair], piece_counts: list[int], is_stopping: Callable[[], bool]
 ) -> Estimate:
     """`piece_counts`: of each source id in training. Raises DataError for too small a dev set, and Interrupted."""
-    from mt_cli.evaluation.metrics import sentence_chrf  # here, because sacrebleu takes long to import
+    from mt_cli.evaluation.metrics import count_texts  # here, because sacrebleu takes long to import
 
     if len(dev) < _MIN_LINES:
         raise DataError(f"it takes {_MIN_LINES} lines of a dev set, and there are {len(dev)}")
@@ -146,7 +146,8 @@ def fit_estimate(
     if len(kept) < _MIN_LINES:
         raise DataError(f"it takes {_MIN_LINES} lines of a dev set that have words, and there are {len(kept)}")
     features = _features(translator, piece_counts, explain_lines(translator, [translations[i] for i in kept]))
-    chrf = np.array(sentence_chrf([translations[i].text for i in kept], [pairs[i].tgt for i in kept]))
+    counts = count_texts([translations[i].text for i in kept], [[pairs[i].tgt for i in kept]], "none")
+    chrf = np.array(counts["chrf"].sentence_scores())
     weights = fit_weights(features, chrf)
     constant, of_dev = float(chrf.mean() - features.mean(0) @ weights), slice(sum(i < len(chosen) for i in kept))
     return Estimate(

@@ -1,17 +1,16 @@
 """One page about one or several runs: how good the translator is, what to do next, and all that stands behind it."""
 
-import contextlib
 import math
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, Field, FiniteFloat, TypeAdapter, ValidationError
+from pydantic import BaseModel, TypeAdapter
 
 from mt_cli.checking.report import Finding, SideFacts
 from mt_cli.config import Config
@@ -24,7 +23,6 @@ from mt_cli.evaluation.comparison import SetScores, TestSet, with_comparisons
 from mt_cli.evaluation.evaluate import RunEvaluator, read_set
 from mt_cli.evaluation.tables import below
 from mt_cli.explain.attention import attention_maps
-from mt_cli.explain.doubts import Doubt
 from mt_cli.explain.estimate import explain_estimated, load_estimate
 from mt_cli.explain.page import refuse_page, safe_json, write_page
 from mt_cli.files import read_inside
@@ -46,27 +44,6 @@ T = TypeVar("T")
 # A run as its files describe it ---------------------------------------------------------------------------------------
 
 
-class Record(BaseModel):
-    """A line of `metrics.jsonl` or `timing.jsonl`."""
-
-    step: int = Field(ge=0, lt=1 << 53)
-    epoch: int = 1
-    dev_loss: float | None = None
-    train_loss: float | None = None
-    chrf: FiniteFloat | None = None
-    copied_chrf: FiniteFloat | None = None
-    constant_chrf: FiniteFloat | None = None
-    distinct: FiniteFloat | None = None
-    bleu: float | None = None
-    loss: float | None = None
-    learning_rate: float | None = None
-    grad_norm: float | None = None
-    is_best: bool = False
-    is_last: bool = False
-    elapsed_seconds: FiniteFloat = 0.0
-    tokens_per_second: float | None = None
-
-
 class Check(BaseModel):
     """The part of `check.json` that the page shows."""
 
@@ -85,21 +62,24 @@ class RunReport:
         self.run, self.name, self.config = run, name, run.load_config()
         self.notes = list[str]()  # on what could not be read
         pair, *others = self.config.data.directions
-        files = run.of_pair(self.config.data, pair)
-        self.records = self._read(run.metrics_file, _records) or []
-        self.times = self._read(run.timing_file, _records) or []
-        self.check = self._read(files.check_file, Check.model_validate_json)
-        self.n_left_out = self._read(files.left_out_file, lambda table: max(0, table.count(b"\n") - 1)) or 0
-        self.starts = (self._read(run.provenance_file, _PROVENANCE.validate_json) or {}).get("starts", [])
-        validations = [record for record in self.records if record.chrf is not None]
-        self.best = next((record for record in reversed(validations) if record.is_best), None)
-        self.is_finished = bool(validations) and validations[-1] is self.records[-1] and validations[-1].is_last
+        files, content_of = run.of_pair(self.config.data, pair), partial(read_inside, run.path, max_bytes=_MAX_BYTES)
+        self.records = self._read(run.metrics_file, self._numbers) or []
+        self.times = self._read(run.timing_file, self._numbers) or []
+        self.check = self._read(files.check_file, lambda file: Check.model_validate_json(content_of(file)))
+        self.n_left_out = self._read(files.left_out_file, lambda file: max(0, content_of(file).count(b"\n") - 1)) or 0
+        provenance = self._read(run.provenance_file, lambda file: _PROVENANCE.validate_json(content_of(file)))
+        self.starts = (provenance or {}).get("starts", [])
+        validations = [record for record in self.records if "chrf" in record]
+        self.best = next((record for record in reversed(validations) if record.get("is_best")), None)
+        self.is_finished = (
+            bool(validations) and validations[-1] is self.records[-1] and bool(validations[-1].get("is_last"))
+        )
         if others:
             self.notes.append(f"The corpus that is shown is that of {pair.name}, the first language pair.")
 
-    def _read(self, file: Path, parse: Callable[[bytes], T]) -> T | None:
+    def _read(self, file: Path, parse: Callable[[Path], T]) -> T | None:
         try:
-            return parse(read_inside(self.run.path, file, _MAX_BYTES))
+            return parse(file)
         except FileNotFoundError:
             return None
         except RunDirError as error:
@@ -108,14 +88,22 @@ class RunReport:
             self.notes.append(f"{file} cannot be read: {str(error).splitlines()[0]}")
         return None
 
+    def _numbers(self, file: Path) -> list[dict[str, float]]:
+        """The records of a log, without what is no number, and no integer that a script can read."""
+        found = (
+            {key: x for key, x in record.items() if isinstance(x, float) or (isinstance(x, int) and abs(x) < 1 << 53)}
+            for record in self.run.logs.records(file)
+        )
+        return [record for record in found if isinstance(record.get("step"), int)]
+
     def for_script(self) -> dict[str, Any]:
         """What the script of the page reads. The points of a curve are step, minute and value; None: not known, or not
         finite."""
-        training, curves = self.config.training, dict[str, list[tuple[int, float | None, float | None]]]()
-        minutes = {one.step: round(one.elapsed_seconds / 60, 3) for one in self.times}
+        training, curves = self.config.training, dict[str, list[tuple[float, float | None, float | None]]]()
+        times = ((one["step"], one.get("elapsed_seconds", math.nan)) for one in self.times)
+        minutes = {step: round(seconds / 60, 3) for step, seconds in times if math.isfinite(seconds)}
         for key in _CURVES:
-            values = [(one.step, getattr(one, key)) for one in (*self.records, *self.times)]
-            if known := [(step, value) for step, value in values if value is not None]:
+            if known := [(one["step"], one[key]) for one in (*self.records, *self.times) if key in one]:
                 stride = -(-len(known) // _MAX_POINTS)
                 curves[key] = [
                     (step, minutes.get(step), float(f"{value:.5g}") if math.isfinite(value) else None)
@@ -124,7 +112,7 @@ class RunReport:
         return {
             "name": self.name,
             "curves": curves,
-            "best_step": self.best.step if self.best else None,
+            "best_step": self.best["step"] if self.best else None,
             "max_steps": training.max_steps if training.minutes is None else None,
             "minutes": training.minutes,
         }
@@ -137,13 +125,13 @@ class RunReport:
             if self.run.is_imported:
                 return [f"It was imported, so nothing is known of its training. {command}"]
             return ["The training has just begun: nothing is measured yet. Open this page again after its first steps."]
-        steps, best = f"{self.records[-1].step:,}", "It was not validated yet."
-        if self.best is not None:
-            best = f"The best checkpoint is that of step {self.best.step:,}, with a dev chrF of {self.best.chrf:.1f}."
-        time = f" in {format_duration(self.times[-1].elapsed_seconds)}" if self.times else ""
-        losses = [one.train_loss for one in self.records if one.train_loss is not None]
+        steps, best = f"{self.records[-1]['step']:,}", "It was not validated yet."
+        if (of_best := self.best) is not None:
+            best = f"The best checkpoint is that of step {of_best['step']:,}, with a dev chrF of {of_best['chrf']:.1f}."
+        time = f" in {format_duration(self.times[-1].get('elapsed_seconds', 0))}" if self.times else ""
+        losses = [one["train_loss"] for one in self.records if "train_loss" in one]
         # The objective rises by itself where R-Drop begins.
-        losses = losses or [one.loss for one in self.records if one.loss is not None]
+        losses = losses or [one["loss"] for one in self.records if "loss" in one]
         finite = [loss for loss in losses if math.isfinite(loss)]
         if finite and not losses[-1] <= min(finite) + FAR_ABOVE:  # also where it is not a number
             why = "its loss is far above its lowest, and such a loss does not come down again"
@@ -153,39 +141,18 @@ class RunReport:
             planned = f" of {self.config.training.max_steps:,}" if self.config.training.minutes is None else ""
             advice = "If it was stopped, the same mt train command continues it."
             return [f"The training has not finished: {steps}{planned} steps{time}. {best}", advice]
-        return [*self._verdict(), f"The training has finished after {steps} steps{time}. {best} {command}"]
-
-    def _verdict(self) -> list[str]:
-        if not (curve := learning_curve([one.model_dump(exclude_none=True) for one in self.records])):
-            return []
-        of_pairs = [self.run.of_pair(self.config.data, pair) for pair in self.config.data.directions]
-        share_faulty = fmean(files.share_faulty() for files in of_pairs)
-        n_pairs = self.check.n_pairs - self.n_left_out if self.check else 10**9
-        n_epochs = self.records[-1].epoch - 1  # the last one has hardly ever ended
-        lines = verdict(curve, self.config.tokenizer.vocab_size, n_pairs, n_epochs, share_faulty)
-        return [f"{line[:1].upper()}{line[1:]}." for line in lines]
-
-
-def _records(log: bytes) -> list[Record]:
-    found = []
-    for line in log.splitlines():
-        with contextlib.suppress(ValidationError):  # one damaged line
-            found.append(Record.model_validate_json(line))
-    return found
+        lines = list[str]()
+        if curve := learning_curve(self.records):
+            of_pairs = [self.run.of_pair(self.config.data, pair) for pair in self.config.data.directions]
+            share_faulty = fmean(files.share_faulty() for files in of_pairs)
+            n_pairs = self.check.n_pairs - self.n_left_out if self.check else 10**9
+            n_epochs = self.records[-1].get("epoch", 1) - 1  # the last one has hardly ever ended
+            lines = verdict(curve, self.config.tokenizer.vocab_size, n_pairs, n_epochs, share_faulty)
+        finished = f"The training has finished after {steps} steps{time}. {best} {command}"
+        return [*(f"{line[:1].upper()}{line[1:]}." for line in lines), finished]
 
 
 # A test set as runs translate it --------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Outputs:
-    """What a run makes of a test set, by sentence."""
-
-    texts: list[str]
-    chrf: list[float]
-    doubts: dict[int, list[Doubt]]
-    attention: dict[int, dict[str, Any]]  # the pieces, and what each of the target attends to in hundredths
-    estimate: list[float | None]  # chrF; all None where the run has no estimate
 
 
 @dataclass
@@ -194,7 +161,7 @@ class ReportedSet:
 
     test_set: TestSet
     config: Config  # of the first run
-    by_run: dict[int, Outputs] = field(default_factory=dict)
+    by_run: dict[int, dict[str, Any]] = field(default_factory=dict)  # by sentence, for the page's script
     results: dict[int, SetScores] = field(default_factory=dict)  # of the same runs, as `mt evaluate` has them
     changed: dict[int, list[SetScores]] = field(default_factory=dict)  # under the changes that people make in text
 
@@ -203,7 +170,7 @@ class ReportedSet:
         translator = evaluator.translator
         translations, result = evaluator.evaluate(self.test_set)
         chrf = [round(score, 1) for score in result.counts["chrf"].sentence_scores()]
-        first = next((of_run.chrf for of_run in self.by_run.values()), chrf)
+        first = next((of_run["chrf"] for of_run in self.by_run.values()), chrf)
         # People look at the worst and the best, at those that another run translates most differently, and the first.
         lines = [line for line, translation in enumerate(translations) if len(translation.parts) == 1]
         by_chrf, n = sorted(lines, key=lambda line: chrf[line]), _N_ATTENDED
@@ -211,13 +178,17 @@ class ReportedSet:
         attention = {}
         for line in sorted({*by_chrf[:n], *by_chrf[-n:], *by_change[:n], *lines[:n]}):
             maps = attention_maps(translator, translations[line].parts[0])
-            weights = (100 * maps.cross.mean((0, 1))).round().int().tolist()  # the mean of all heads and layers
+            weights = (100 * maps.cross.mean((0, 1))).round().int().tolist()  # hundredths, of all heads and layers
             attention[line] = {"src": maps.src_pieces, "tgt": maps.tgt_pieces, "weights": weights}
         explained = explain_estimated(translator, translations, load_estimate(translator))
-        doubts = {i: line.doubts for i, line in enumerate(explained) if line.doubts}
-        rounded = [None if line.chrf is None else round(line.chrf, 1) for line in explained]
         self.results[number] = result
-        self.by_run[number] = Outputs(result.outputs, chrf, doubts, attention, rounded)
+        self.by_run[number] = {
+            "texts": result.outputs,
+            "chrf": chrf,
+            "doubts": {i: line.doubts for i, line in enumerate(explained) if line.doubts},
+            "attention": attention,
+            "estimate": [None if line.chrf is None else round(line.chrf, 1) for line in explained],
+        }
 
     @cached_property
     def compared(self) -> dict[int, SetScores]:
@@ -245,7 +216,7 @@ class ReportedSet:
             "lines": self.test_set.lines,
             "lengths": [len(source) for source in sources],
             "rarities": rarities(run, self.config, sources),
-            "by_run": {number: asdict(one) for number, one in self.by_run.items()},
+            "by_run": self.by_run,
         }
 
 

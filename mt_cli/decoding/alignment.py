@@ -166,7 +166,17 @@ def placed(words: Sequence[Word], marks: Sequence[Mark], weights: Weights) -> st
     A pair of tags goes around the words that its content is aligned with, a single mark where the fewest links cross it. What
     is around all stays so, what is nested stays nested.
     """
-    closed_by = _pairs_of_tags(marks)
+    closed_by, opened = dict[int, int](), list[tuple[str, int]]()  # the numbers of tags that belong together
+    for number, mark in enumerate(marks):
+        tag = _TAG.fullmatch(mark.span)
+        if tag is None or tag[3] or (name := tag[2].lower()) in _VOID:
+            continue
+        if not tag[1]:
+            opened.append((name, number))
+        elif any(name == other for other, _ in opened):
+            while opened[-1][0] != name:  # it is closed nowhere
+                opened.pop()
+            closed_by[opened.pop()[1]] = number
     is_word = [any(map(str.isalnum, word.text)) for word in words]
 
     def rendered(first: int, behind: int, source: tuple[int, int], target: tuple[int, int]) -> str:
@@ -206,22 +216,6 @@ def placed(words: Sequence[Word], marks: Sequence[Mark], weights: Weights) -> st
         return text
 
     return rendered(0, len(marks), (0, weights.shape[1]), (0, len(words)))
-
-
-def _pairs_of_tags(marks: Sequence[Mark]) -> dict[int, int]:
-    """The numbers of tags that belong together, as their opening and closing one; all other marks stand alone."""
-    pairs, opened = dict[int, int](), list[tuple[str, int]]()
-    for number, mark in enumerate(marks):
-        tag = _TAG.fullmatch(mark.span)
-        if tag is None or tag[3] or (name := tag[2].lower()) in _VOID:
-            continue
-        if not tag[1]:
-            opened.append((name, number))
-        elif any(name == other for other, _ in opened):
-            while opened[-1][0] != name:  # it is closed nowhere
-                opened.pop()
-            pairs[opened.pop()[1]] = number
-    return pairs
 
 
 def _best_stretch(

@@ -161,20 +161,19 @@ class LineSplitter:
 
 
 def with_terms(line: SourceLine, glossary: Glossary, tokenizer: Tokenizer | None, max_tokens: int) -> SourceLine:
-    """The line with the terms that its parts have, and for a model that has learnt to use them, which has this
-    `tokenizer`, with their translations behind them."""
+    """The line with the terms of its parts, and for a model that has learnt to use them, which has this `tokenizer`, with
+    their translations behind them: of the first ones where it cannot read all."""
     parts = [replace(part, terms=tuple(glossary.hits(part.text))) for part in line.parts]
-    return replace(line, parts=[_annotated(one, tokenizer, max_tokens) for one in parts] if tokenizer else parts)
-
-
-def _annotated(part: SourcePart, tokenizer: Tokenizer, max_tokens: int) -> SourcePart:
-    """The part with the translations of its terms, of the first ones where the model cannot read all."""
-    for n in range(len(part.terms), 0, -1):
-        text, marks = part.text, part.marks
-        for hit in reversed(part.terms[:n]):
-            added = annotation(hit.target)
-            text = f"{text[: hit.end]}{added}{text[hit.end :]}"
-            marks = tuple(one._replace(place=one.place + len(added) * (one.place >= hit.end)) for one in marks)
-        if len(ids := tokenizer.encode_src(text)) <= max_tokens:
-            return replace(part, ids=tuple(ids), text=text, marks=marks)
-    return part
+    if tokenizer is None:
+        return replace(line, parts=parts)
+    for number, part in enumerate(parts):
+        for n in range(len(part.terms), 0, -1):
+            text, marks = part.text, part.marks
+            for hit in reversed(part.terms[:n]):
+                added = annotation(hit.target)
+                text = f"{text[: hit.end]}{added}{text[hit.end :]}"
+                marks = tuple(one._replace(place=one.place + len(added) * (one.place >= hit.end)) for one in marks)
+            if len(ids := tokenizer.encode_src(text)) <= max_tokens:
+                parts[number] = replace(part, ids=tuple(ids), text=text, marks=marks)
+                break
+    return replace(line, parts=parts)

@@ -122,8 +122,7 @@ def _n_common(word: str, other: str) -> int:
 def alike(word: str, other: str) -> bool:
     """Whether the two are taken for forms of one word, by their common beginning."""
     n, longer = _n_common(word, other), max(len(word), len(other))
-    is_long = n >= _LEAST_COMMON and longer - n <= _MOST_DIFFERING and n >= _LEAST_SHARE * longer
-    return word == other or is_long
+    return word == other or (n >= _LEAST_COMMON and longer - n <= _MOST_DIFFERING and n >= _LEAST_SHARE * longer)
 
 
 def unused(hits: Sequence[Hit], translation: str, by_beginning: bool = True) -> list[Hit]:
@@ -233,7 +232,16 @@ class TermBeams(Beams):
 
         is_begun = is_open & (self.n_written > 0)
         is_next = is_open & (is_begun | ~is_begun.any(2, keepdim=True))  # a phrase that is begun goes on
-        self._like_usual(of_each, is_next & ~is_begun)
+        # Where a phrase may begin, its first token is as probable as that of what the model would write for the term: so it
+        # gets the place of that, and does not stand somewhere besides.
+        for phrase in range(is_next.size(2)):
+            firsts, usual = (
+                ids[:, phrase, None, None].expand(-1, self.beam_size, 1)
+                for ids in (self.ids[..., 0], self.usual_firsts)
+            )
+            own, likely = (of_each.gather(2, ids.clamp(min=0)) for ids in (firsts, usual))
+            is_known = (is_next & ~is_begun)[:, :, phrase, None] & (usual >= 0)
+            of_each.scatter_(2, firsts.clamp(min=0), torch.where(is_known, torch.maximum(own, likely), own))
         places = torch.arange(self.beam_size, device=totals.device) * vocab_size
         best = of_each.argmax(2) + places
         forced = torch.where(is_next, self._next_ids(self.n_written) + places[:, None], best[:, :, None])
@@ -248,17 +256,6 @@ class TermBeams(Beams):
         place.masked_fill_(scores == -torch.inf, torch.iinfo(place.dtype).max)
         order = place.argsort(dim=1, stable=True)[:, : top.size(1)]
         return scores.gather(1, order), flat.gather(1, order)
-
-    def _like_usual(self, of_each: Tensor, may_begin: Tensor) -> None:
-        """Where a phrase may begin, its first token is as probable as that of what the model would write for the term:
-        so it gets the place of that, and does not stand somewhere besides."""
-        for n in range(may_begin.size(2)):
-            firsts, usual = (
-                ids[:, n, None, None].expand(-1, self.beam_size, 1) for ids in (self.ids[..., 0], self.usual_firsts)
-            )
-            own, likely = (of_each.gather(2, ids.clamp(min=0)) for ids in (firsts, usual))
-            is_known = may_begin[:, :, n, None] & (usual >= 0)
-            of_each.scatter_(2, firsts.clamp(min=0), torch.where(is_known, torch.maximum(own, likely), own))
 
     def _next_ids(self, n_written: Tensor) -> Tensor:
         """The next token of each phrase, (B,K,P); that of one which is complete means nothing."""

@@ -26,7 +26,7 @@ from mt_cli.display import shortened
 from mt_cli.errors import CheckpointError, UsageError
 from mt_cli.model.inference import InferenceModel
 from mt_cli.model.transformer import Transformer
-from mt_cli.run.checkpoint import LoadedModel, load_model
+from mt_cli.run.checkpoint import load_model
 from mt_cli.run.directions import choose_direction
 from mt_cli.run.run_dir import RunDir
 
@@ -62,14 +62,20 @@ class Translator(Searcher):
     ) -> Translator:
         """The translator of a run directory; an ensemble of several runs or checkpoints. `to` as in `choose_direction`.
         Raises RunDirError, CheckpointError and UsageError, also where they do not share a tokenizer and a direction."""
-        names = [checkpoint] if isinstance(checkpoint, str) else checkpoint
-        origin = [(RunDir.existing(Path(run)), name) for run in runs for name in names]
+        checkpoints = [checkpoint] if isinstance(checkpoint, str) else checkpoint
+        origin = [(RunDir.existing(Path(run)), name) for run in runs for name in checkpoints]
         if not origin:
             raise UsageError("no run directory; give the path of one, as `mt train` makes it")
         directions = [choose_direction(run.load_config(), to, run.path) for run, _ in origin]
         loaded = [load_model(*one).for_direction(way, one[0]) for one, way in zip(origin, directions, strict=True)]
-        _refuse_different([run.path for run, _ in origin], loaded)
-        first, models = loaded[0], [one.model.to(choose_device(device)) for one in loaded]
+        names = [f"{language(one.config.data.src_lang)} to {language(one.config.data.tgt_lang)}" for one in loaded]
+        first, run = loaded[0], origin[0][0].path
+        for one, name, (other, _) in zip(loaded, names, origin, strict=True):
+            if one.tokenizer.sha256 != first.tokenizer.sha256:
+                raise CheckpointError(f"{other.path} has another tokenizer than {run}; an ensemble shares one")
+            if name != names[0]:
+                raise CheckpointError(f"{other.path} translates {name}, {run} {names[0]}; leave one out")
+        models = [one.model.to(choose_device(device)) for one in loaded]
         return cls(models, first.tokenizer, first.config, first.profile, origin)
 
     def __repr__(self) -> str:
@@ -102,15 +108,11 @@ class Translator(Searcher):
         strict_terms: bool = False,
         **options: Any,
     ) -> list[Translation]:
-        """`translate`, with all hypotheses and their scores. What a line break within a line divides are sentences of
-        it.
-
-        A translation begins with its line's prefix; `on_batch` gets the number of sentences of each batch; a sample
-        depends on `first_line`, the number of lines before these, and not on the batch. In `markup`, what is between
-        tags is translated, and each pair of tags is put around the words that belong to it. The translations of a
-        `glossary`, or of its file, are used: as the run has learnt it, or where it has not, or where they are
-        `strict_terms`, by a search that has them all.
-        """
+        """`translate`, with all hypotheses and their scores. A translation begins with its line's prefix; `on_batch` gets
+        the number of sentences of each batch; a sample depends on `first_line`, the number of lines before these, and
+        not on the batch. In `markup`, what is between tags is translated, and each pair of tags is put around the words
+        that belong to it. The translations of a `glossary`, or of its file, are used: as the run has learnt it, or where
+        it has not, or where they are `strict_terms`, by a search that has them all."""
         lines = _checked(lines)
         if prefixes is not None and len(_checked(prefixes)) != len(lines):
             raise UsageError(f"{len(prefixes)} prefixes for {len(lines)} lines; give one for each")
@@ -212,17 +214,6 @@ def _joined(source: str, line: SourceLine, parts: list[Part], texts: Iterator[li
         joined.append(put_back(escaped(text) if line.is_markup else text, line.spans))
         scores.append(sum((part.hypotheses[n].score for part in parts), 0.0))
     return Translation(source, joined, scores, parts)
-
-
-def _refuse_different(runs: Sequence[Path], loaded: Sequence[LoadedModel]) -> None:
-    """Raises CheckpointError for models that do not share a tokenizer and a direction with the first."""
-    data = [one.config.data for one in loaded]
-    directions = [f"{language(one.src_lang)} to {language(one.tgt_lang)}" for one in data]
-    for run, one, direction in zip(runs, loaded, directions, strict=True):
-        if one.tokenizer.sha256 != loaded[0].tokenizer.sha256:
-            raise CheckpointError(f"{run} has another tokenizer than {runs[0]}; an ensemble shares one")
-        if direction != directions[0]:
-            raise CheckpointError(f"{run} translates {direction}, {runs[0]} {directions[0]}; leave one out")
 
 
 def _checked(lines: Iterable[str]) -> list[str]:

@@ -1,9 +1,10 @@
-"""Scores are sacrebleu's own, and the loss is what a plain loop over sentences gives."""
+"""Scores, intervals and tests are sacrebleu's own, and the loss is what a plain loop over sentences gives."""
 
 import gzip
 import json
 import math
 import random
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,13 +12,15 @@ from pathlib import Path
 import pytest
 import torch
 from sacrebleu.metrics import CHRF
+from sacrebleu.significance import _bootstrap_resample
 
 from mt_cli.config import ModelConfig
 from mt_cli.data.batching import padding_mask, subsequent_mask
 from mt_cli.data.dataset import TokenDataset, TokenPair
 from mt_cli.data.tokenizer import BOS_ID, EOS_ID, PAD_ID
 from mt_cli.decoding import search
-from mt_cli.evaluation.metrics import Scores, count_texts, mean_loss, scores_of, ter_of
+from mt_cli.evaluation.comparison import _bootstrap, interval, paired_tests
+from mt_cli.evaluation.metrics import Counts, Scores, count_texts, mean_loss, scores_of, ter_of
 from mt_cli.model.transformer import Transformer
 
 WORDS = "the a cat dog sees house, green. don't 3.14 I'm »ja« naïve 你好 。 – x-ray U.S. 50% & &amp; <b> @-@ É".split()  # noqa: SIM905
@@ -175,3 +178,64 @@ def test_the_mean_loss_never_holds_the_logits_of_a_whole_batch(model, monkeypatc
     monkeypatch.setattr(model, "project", lambda hidden: n_logits.append(hidden.shape[0]) or project(hidden))
     assert mean_loss(model, dataset, 4096) == pytest.approx(whole, rel=1e-5)
     assert max(n_logits) == 16 and sum(n_logits) == 320
+
+
+METRICS = ("bleu", "chrf", "ter")
+
+
+@pytest.fixture(scope="module")
+def texts():
+    """Two translations, of which the second is a little worse, and the references: 45 lines, no multiple of 32."""
+    worse, refs = random_text(7, 45)
+    rng = random.Random(8)
+    return [ref if rng.random() < 0.3 else line for line, ref in zip(worse, refs, strict=True)], worse, refs
+
+
+def counted(hyps: list[str], refs: list[str]) -> dict[str, Counts]:
+    return count_texts(hyps, [refs], "13a", ter_of("de"))
+
+
+def test_intervals_are_those_of_the_sacrebleu_command(tmp_path, texts):
+    better, _, refs = texts
+    write(tmp_path, hyp=better, ref=refs)
+    counts = counted(better, refs)
+    answer = json.loads(sacrebleu(tmp_path, "ref", "-w", "4", "-f", "json", "-i", "hyp", "--confidence"))
+    for (name, of_metric), theirs in zip(counts.items(), answer, strict=True):
+        mine = interval(of_metric)
+        assert mine.mean == pytest.approx(theirs["confidence_mean"], abs=1e-4)
+        assert mine.half_width == pytest.approx(theirs["confidence_var"], abs=1e-4)
+        assert of_metric.signature(bs=1000, seed=12345) == theirs["signature"], name
+        assert mine.low < of_metric.score() < mine.high
+        _, resampled = _bootstrap_resample(of_metric.by_sentence.tolist(), of_metric.metric)
+        assert _bootstrap(of_metric).tolist() == [one.score for one in resampled]
+
+
+@pytest.mark.parametrize(("option", "p_value"), [("--paired-bs", "p_bootstrap"), ("--paired-ar", "p_randomization")])
+def test_p_values_are_those_of_the_sacrebleu_command(tmp_path, texts, option, p_value):
+    better, worse, refs = texts
+    third = [f"{line} the" if i % 9 == 0 else line for i, line in enumerate(better)]  # hardly another
+    write(tmp_path, base=better, worse=worse, third=third, ref=refs)
+    base = counted(better, refs)
+    # Its JSON does not hold what --paired-bs gives.
+    out = sacrebleu(tmp_path, "ref", "-w", "4", "-f", "text", option, "-i", "base", "worse", "third")
+    theirs, others = re.findall(r"p = ([\d.]+)", out), (counted(worse, refs), counted(third, refs))
+    compared = [(base[name], counts[name]) for counts in others for name in METRICS]
+    mine = [getattr(paired_tests(*pair), p_value) for pair in compared]
+    if p_value == "p_randomization":  # it does not count the exchanges of none and of all
+        least = (2.0 ** (1 - (first.by_sentence != second.by_sentence).any(1).sum()) for first, second in compared)
+        theirs = [f"{max(float(p), floor):.4f}" for p, floor in zip(theirs, least, strict=True)]
+    assert [f"{p:.4f}" for p in mine] == theirs
+    assert min(mine) < 0.05 < max(mine)
+
+
+def test_few_sentences_that_differ_are_no_evidence_and_none_is_no_difference(texts):
+    """Of 2^n exchanges two give as large a difference: none and all."""
+    refs = texts[2]
+    for n in (1, 8):
+        worse = [f"nothing of {i}" for i in range(n)] + refs[n:]
+        for name, counts in counted(refs, refs).items():
+            found = paired_tests(counted(worse, refs)[name], counts)
+            assert found.p_randomization >= 2.0 ** (1 - n)
+            same = paired_tests(counts, counts)
+            assert (same.difference, same.p_bootstrap, same.meaning) == (0, 1, "the same score")
+    assert all(interval(one).half_width == 0 for one in counted(["a cat sees it"], ["a cat saw it"]).values())

@@ -16,7 +16,7 @@ from mt_cli.errors import ConfigError
 from mt_cli.model import transformer
 from mt_cli.model.attention import MultiHeadAttention
 from mt_cli.model.inference import InferenceModel
-from mt_cli.model.positions import Positions, RotaryPositions, SinusoidPositions, sinusoid_table
+from mt_cli.model.positions import Positions, RotaryPositions, sinusoid_table
 from mt_cli.training.objective import summed_loss
 
 FLOAT32 = 1e-5
@@ -68,20 +68,6 @@ def test_rotary_attention_knows_distances_and_no_places(is_cross):
     torch.testing.assert_close(attention(later, words, words, is_there)[0][:, 4:], near, rtol=0, atol=FLOAT32)
     moved, _ = attention(target, *[source.roll(1, 1)] * 2)
     assert (moved - near).abs().max() > 0.01, "without positions a bag of words"
-
-
-def test_an_encoding_is_in_the_embeddings_or_in_the_attentions_that_it_names(switches, make_model):
-    model = make_model(**switches)
-    name = switches.get("positions", "sinusoid")
-    kind = SinusoidPositions if name == "sinusoid" else RotaryPositions
-    assert [type(module) for module in model.modules() if isinstance(module, Positions)] == [kind]  # one for all
-    for embeddings in (model.src_embeddings, model.tgt_embeddings):
-        assert embeddings.positions is model.positions
-    for layer in [*model.encoder_layers, *model.decoder_layers]:
-        assert layer.self_attention.positions is (None if name == "sinusoid" else model.positions)
-    for layer in model.decoder_layers:
-        assert layer.cross_attention.positions is (model.positions if name == "rotary_cross" else None)
-    assert not [key for key in model.state_dict() if "positions" in key]  # a formula makes them
 
 
 class Alibi(Positions):

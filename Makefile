@@ -71,7 +71,7 @@ test-torch:
 	.venv-torch-$(TORCH)/bin/python -m pytest $(NUMERIC:%=tests/test_%.py)
 
 # Left out is what does itself what Windows refuses, or wants Linux's word for a folder that cannot be read.
-CORE := config corpus dataset batching splitting schedule metrics run_dir
+CORE := config corpus dataset batching reading schedule metrics run_dir
 test-other-systems: $(VENV)/installed-dev
 	PYTHONPATH=tests PYTHONIOENCODING=cp1252 $(VENV)/bin/python -m pytest -p other_systems $(CORE:%=tests/test_%.py) \
 	    --deselect tests/test_corpus.py::test_missing_files_and_folders_are_named

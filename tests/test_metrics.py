@@ -91,7 +91,7 @@ def test_a_run_is_scored_against_several_references(mt, trained_run, tiny):
     references = [Path(name).read_text().splitlines() for name in ("test.de", "other.de")]
     outputs = mt("translate", trained_run, "test.en").lines
     assert json.loads(mt(*command).out)[0]["chrf"] == CHRF().corpus_score(outputs, references).score
-    Path("other.de").write_text("Ka\u0308tzchen\n" * 12)
+    Path("other.de").write_text("Ka\u0308tzchen\n" * 12, encoding="utf-8")
     [warning] = mt(*command).said
     assert warning.startswith("warning: test.en: 12 references are not composed (NFC)")
     Path("other.de").write_text("a\n")

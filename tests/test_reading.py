@@ -1,17 +1,144 @@
-"""Text is read as the training text is written, and what is around a sentence stays there."""
+"""Where a line is cut into sentences; each is read as the training text is written, and what is around it stays there."""
 
+import json
+import re
+
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
 
-from mt_cli.data.reading import ProfileBuilder, Reader, Sentence, Style, is_invisible
+from mt_cli.data import reading
+from mt_cli.data.reading import CorpusProfile, ProfileBuilder, Reader, Sentence, Style, halves, sentences
 from mt_cli.data.spans import held, put_back
 
+
+def test_a_sentence_ends_after_all_its_marks_and_closing_quotes():
+    for parts in (
+        ["你好。", "再见。"],
+        ["真的吗？！", "是的。"],
+        ["他说：“你好。”", "我说：“再见！”"],
+        ["你好。", '"再见"'],
+        ["他说：“你好。”"],
+        ["वह आया।", "क्या तुम ठीक हो?", "हाँ।"],
+        ["مرحبا بالعالم؟", "نعم."],
+        ["ሰላም።", "እንዴት ነህ፧", "ደህና።"],
+        ["បាទ។", "ទេ។"],
+        ["ते जातात.", "ते येतात.", "आम्ही करतोय.", "ती.", "ते."],
+        ["הוּא שָׁלוֹם.", "הִיא בָּאָה."],
+        ["ok . . .", "yes"],
+        ["Hi!", "Bye! 😀"],
+        ["Dr. Berg came on 3. May with St. Nick, i.e. at 12. o'clock.", "He went.", "It is.", "So?"],
+        ["Three men.", 'One said "no!"', "(Two did not.)", "Why...", "v1.2 it is"],
+    ):
+        between = "" if re.search("[。！？။។]", parts[0]) else " "
+        assert sentences(between.join(parts)) == parts
+
+
+def test_a_known_abbreviation_ends_no_sentence_and_a_half_ends_at_a_comma():
+    marks = "。" * 300_000
+    assert sentences(marks + "好") == [marks, "好"] and sentences(marks) == [marks]  # it took hours
+    text = 'Mrs. Liu met (Prof. Wu). "Mrs." is short! Mrs? So Mrs.'
+    assert sentences(text, ("Mrs", "Prof")) == ["Mrs. Liu met (Prof. Wu).", '"Mrs."', "is short!", "Mrs?", "So Mrs."]
+    assert sentences("Mrs. Liu", ("rs", "Mr", "mrs")) == ["Mrs.", "Liu"]
+    for text in ("abcdef, gh ij kl mn", "你好，再见", "مرحبا بك، لا نعم لا شكرا", "ሰላም ናችሁ፣ ደህ ና ነህ እንዴት"):
+        assert halves(text)[0][-1] in ",，،፣"
+    assert halves("it costs 12,500 euros in all") == ["it costs 12,500", "euros in all"]
+
+
+TEXT = st.text(alphabet="ab ,，.!?。！？”」\"'…", min_size=2, max_size=30).map(lambda text: " ".join(text.split()))
+
+
+@given(TEXT)
+def test_sentences_and_halves_are_all_of_the_text(text):
+    for parts in (sentences(text), halves(text)) if len(text) >= 2 else (sentences(text),):
+        assert "".join(parts).replace(" ", "") == text.replace(" ", "")
+    assert all(sentences(text)) or not text
+
+
+def learnt(lines: list[str]) -> tuple[str, ...]:
+    counter = reading.AbbreviationCounter()
+    for line in lines:
+        counter.add(line)
+    return counter.abbreviations()
+
+
+ORDINARY = ["The lamp is on.", "She has a lamp and a cat.", "Where is the lamp?", "This is a lamp."] * 20
+
+
+def test_a_word_that_stands_before_full_stops_inside_lines_is_an_abbreviation():
+    assert learnt([*ORDINARY, *["Mrs. Liu has a lamp."] * 5, "I met Mrs. Wu."]) == ("Mrs",)
+    more = [*["Cats, dogs (esp. large ones)."] * 6, *["A lamp etc. is here."] * 6, *["Dogs etc."] * 5]
+    assert learnt([*ORDINARY, *more]) == ("esp", "etc")
+    assert learnt([*ORDINARY, *["डॉक. वर्मा आए।"] * 5]) == ("डॉक",), "vowel signs are parts of words"
+
+
+def test_what_is_no_new_abbreviation():
+    for lines in (
+        ["Timbuktu. Where is it?"] * 4,  # a few sightings are not enough
+        [*["Oho! It is on."] * 6, *['"Oho." It is on.'] * 6, *["Oho... It is on."] * 6],
+        ["Dr. Wu has 3. place."] * 9,  # known already
+        ["I see a lamp. It is on."] * 5,  # the last word of an inner sentence
+        [*["Stop it. It is on."] * 5, *["I said stop it."] * 5],  # not more often inside than at the end
+    ):
+        assert learnt([*ORDINARY, *lines]) == learnt([]) == (), lines
+    # nothing is learnt from lines of several sentences, but by the rest of the lines they hold one each
+    thanks, others = ["Thanks. It is on."] * 9, [f"The lamp is big{chr(0x61 + i)}. It is on." for i in range(12)]
+    assert learnt([*thanks, *others, *ORDINARY]) == ()
+    assert learnt([*thanks, *others[:8], *ORDINARY]) == ("Thanks",)
+
+
+def test_memory_of_words_is_bounded_and_frequent_ones_are_kept(monkeypatch):
+    monkeypatch.setattr(reading, "_MAX_WORDS", 50)
+    counter = reading.AbbreviationCounter()
+    for i in range(3000):
+        one, other = chr(0x4E00 + i), chr(0x9000 - i)
+        counter.add(f"Mrs. {one} has a {other}." if i % 10 == 0 else f"A {one} has a lamp.")
+        assert len(counter._all) <= 55 and len(counter._before_stop) <= 55
+    assert counter.abbreviations() == ("Mrs",)
+    monkeypatch.setattr(reading, "MAX_ABBREVIATIONS", 2)
+    lines = [f"{word}. Wu is here." for word, n in (("Abc", 5), ("Zyx", 7), ("Mno", 6)) for _ in range(n)]
+    assert learnt([*ORDINARY, *lines]) == ("Mno", "Zyx")
+    counter = reading.AbbreviationCounter()
+    counter.add("x" * 100_000 + ". y")
+    assert all(len(word) <= 20 for word in counter._all) and not counter._before_stop
+
+
+TEXTS = ["Mrs. Liu came.", "She sat. He stood.", "Oh!", "Where is Mrs. Liu?"]
+
+
+def built(abbreviations: tuple[str, ...] = ()) -> CorpusProfile:
+    builder = ProfileBuilder(abbreviations)
+    for text in TEXTS:
+        builder.add(text, text.upper())
+    return builder.profile(np.array([4, 6, 2, 5]), np.array([5, 8, 2, 6]), 6, {})
+
+
+def test_a_profile_describes_characters_lengths_and_how_many_lines_have_several_sentences():
+    profile = built()
+    assert profile.characters == "".join(sorted(set("".join(TEXTS))))
+    assert profile.tgt_characters == "".join(sorted(set("".join(TEXTS).upper())))
+    assert (profile.longest_src, profile.several_sentences) == (7, 0.75)
+    known = built(("Mrs",))
+    assert (known.several_sentences, known.abbreviations) == (0.25, ("Mrs",))
+    assert profile.length_ratio == pytest.approx((6 + 9 + 3 + 7) / (5 + 7 + 3 + 6))
+    deviations = [(t - profile.length_ratio * s) / s**0.5 for s, t in ((5, 6), (7, 9), (3, 3), (6, 7))]
+    assert min(deviations) <= profile.shortest_deviation < profile.longest_deviation <= max(deviations)
+    assert profile.shortest_deviation == pytest.approx(min(deviations), abs=0.01)
+
+
+def test_abbreviations_that_no_run_wrote_are_refused():
+    written = built(("Mrs", "Prof")).model_dump_json()
+    assert CorpusProfile.model_validate_json(written) == built(("Mrs", "Prof"))
+    for abbreviations in (["a"] * 1001, [1], "Mrs", None):
+        with pytest.raises(ValidationError, match="abbreviations"):
+            CorpusProfile.model_validate_json(json.dumps({**json.loads(written), "abbreviations": abbreviations}))
+
+
 ENGLISH = [
-    "I have a cat.",
-    "Anna has 5 cats.",
-    "Is Anna here?",
-    "Do you see the house, Anna?",
+    *["I have a cat.", "Anna has 5 cats.", "Is Anna here?", "Do you see the house, Anna?", "It's late."],
     'He said: "No".',
-    "It's late.",
 ]
 CHINESE = ["我有一只猫。", "你好，安娜。", "这是5只猫吗？"]
 
@@ -39,7 +166,7 @@ def test_a_style_is_what_lines_begin_and_end_with_and_which_words_have_capitals(
     assert ZH.ends == ("。", "？") and not ZH.has_capital_starts and ZH.capitals == {}
     persian = "می\u200cروم."  # marks that training has stay
     assert read(Reader(style_of([persian])), persian)[0].text == persian
-    assert is_invisible("\u200c") and is_invisible("\ufe0f") and not is_invisible("a")
+    assert reading.is_invisible("\u200c") and reading.is_invisible("\ufe0f") and not reading.is_invisible("a")
 
 
 @pytest.mark.parametrize("line", CHINESE)

@@ -376,13 +376,12 @@ def _weighed(own: list[_Text], languages: Languages, dev: Files, in_domain: File
         return [one.row("", hold_out=one is own[0]) for one in own]
     gaps = [gap(one.sides, use.sides) for one in own]
     most = _NEAR * min(one.times for one in gaps)
-    near, far = (
-        [(one, how) for one, how in zip(own, gaps, strict=True) if (how.times > most) == is_far]
-        for is_far in (False, True)
-    )
-    is_cut_from_domain = not dev and domain is not None and domain.n_pairs >= _LEAST_HELD_OUT_OF
+    near = [(one, how) for one, how in zip(own, gaps, strict=True) if how.times <= most]
+    far = [(one, how) for one, how in zip(own, gaps, strict=True) if how.times > most]
+    is_cut_from_domain = domain is not None and domain.n_pairs >= _LEAST_HELD_OUT_OF
+    holds_out = [one is own[0] if dev else not is_cut_from_domain for one, _ in near]
     rows = [
-        one.row(f", {how.told(called)}", hold_out=one is own[0] if dev else not is_cut_from_domain) for one, how in near
+        one.row(f", {how.told(called)}", hold_out=is_cut) for (one, how), is_cut in zip(near, holds_out, strict=True)
     ]
     if domain is not None:
         ratio = sum(one.n_pairs for one in own) / domain.n_pairs
@@ -391,13 +390,12 @@ def _weighed(own: list[_Text], languages: Languages, dev: Files, in_domain: File
         )
         why = " of the kind that will be translated: more often throughout, most in the last phase"
         rows.append(domain.row(why, weight=weight, last_weight=last, hold_out=not dev))
-    weights = {"weight": _weight([one for one, _ in far], [one for one, _ in near], _MOST_FAR), "last_weight": 0.0}
-    tag, why = (
-        f"{languages[1]}-far",
-        "with a tag, as it is written unlike what is wanted, half as much text as of the others",
+    why = (
+        "with a tag, as it is written unlike what is wanted, half as much text as of the others, none in the last phase"
     )
-    why += ", none in the last phase"
-    return rows + [one.row(f", {how.told(called)}; {why}", tgt_lang=tag, **weights) for one, how in far]
+    how_often = {"weight": _weight([one for one, _ in far], [one for one, _ in near], _MOST_FAR), "last_weight": 0.0}
+    tag = f"{languages[1]}-far"
+    return rows + [one.row(f", {how.told(called)}; {why}", tgt_lang=tag, **how_often) for one, how in far]
 
 
 def _weight(some: list[_Text], others: list[_Text], most: float) -> float:

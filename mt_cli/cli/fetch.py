@@ -8,6 +8,7 @@ import http.client
 import io
 import logging
 import os
+import re
 import tomllib
 import urllib.error
 import urllib.request
@@ -26,9 +27,7 @@ log = logging.getLogger(__name__)
 
 CORPORA: dict[str, dict[str, Any]] = tomllib.loads((resources.files("mt_cli") / "corpora.toml").read_text("utf-8"))
 _TIMEOUT = 30  # seconds without a byte
-
-
-Text = tuple[int, str]  # of a file, once it is unzipped: its size and its SHA-256
+_URL = re.compile("https?://+[^/]", re.IGNORECASE)
 
 
 def fetch(
@@ -50,21 +49,28 @@ def fetch_corpus(name: str, source: str | None, target: Path) -> list[Path]:
     corpus = CORPORA[name]
     source = corpus["url"] if source is None else source
     # Path.is_dir would raise for a name that is too long, and takes an empty one for the current folder.
-    if not (_is_url(source) or os.path.isdir(source)):  # noqa: PTH112
+    if not (_URL.match(source) or os.path.isdir(source)):  # noqa: PTH112
         raise UsageError(f"--from {source}: neither an http(s) URL nor a directory; give one of the two")
+    source = source.rstrip("/")
     try:
         target.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"--to {target}: {error.strerror}; choose another folder") from None
     for file, text in corpus["files"].items():
-        path = target / file
+        path, plain = target / file, file.removesuffix(".gz")
         if os.path.lexists(path):
-            if difference := _difference(_read(str(path), text), text):
-                raise DataError(f"{path}: is there, but {difference}; delete or move it, then run the command again")
+            _read(str(path), text, "it was there before: delete or move it, then run the command again")
             log.info(f"{file}: already there")
+            continue
+        for place in (f"{source}/{file}", f"{source}/{plain}"):
+            try:
+                write_bytes(path, _read(place, text, "run the command again, or name another source with --from"))
+                break
+            except FileNotFoundError:
+                continue
         else:
-            write_bytes(path, _packed(source.rstrip("/"), file, text))
-            log.info(f"{file}: fetched")
+            raise DataError(f"{source}: has neither {file} nor {plain}; name another source with --from")
+        log.info(f"{file}: fetched")
     elsewhere = "" if target == Path("data") / name else f", with the paths of {target} in the config"
     log.info(f"{name}: {len(corpus['files'])} files in {target}")
     log.info(f"terms of use: {corpus['terms']}")
@@ -73,62 +79,37 @@ def fetch_corpus(name: str, source: str | None, target: Path) -> list[Path]:
     return [target / file for file in corpus["files"]]
 
 
-def _is_url(source: str) -> bool:
-    scheme, _, rest = source.partition("://")
-    return scheme.lower() in ("http", "https") and bool(rest.strip("/"))
-
-
-def _packed(source: str, file: str, text: Text) -> bytes:
-    """The gzip file, as the source has it or made of its plain file."""
-    plain = file.removesuffix(".gz")
-    for place in (f"{source}/{file}", f"{source}/{plain}"):
-        try:
-            content = _read(place, text)
-        except FileNotFoundError:
-            continue
-        if not content.startswith(b"\x1f\x8b"):
-            content = gzip.compress(content, mtime=0)  # without the time: always the same bytes
-        if difference := _difference(content, text):
-            raise _unusable(place, difference)
-        return content
-    raise DataError(f"{source}: has neither {file} nor {plain}; name another source with --from")
-
-
-def _read(place: str, text: Text) -> bytes:
-    """The content of a file or URL. Raises FileNotFoundError where there is none, and DataError where a server gives none."""
-    most_bytes = text[0] + 1024  # whatever a server sends: gzip adds a header, and does not shrink a very short text
-    if not _is_url(place):
-        refuse_special_file(Path(place))
-        with Path(place).open("rb") as file:
-            return file.read(most_bytes)
-    try:
-        with urllib.request.urlopen(place, timeout=_TIMEOUT) as body:
-            return bytes(body.read(most_bytes))
-    except urllib.error.HTTPError as error:
-        error.close()
-        if error.code in (404, 410):
-            raise FileNotFoundError from None
-        raise _unusable(place, f"HTTP {error.code} {error.reason}") from None
-    except (http.client.HTTPException, OSError, ValueError) as error:
-        reason = getattr(error, "reason", error)
-        raise _unusable(place, " ".join(str(getattr(reason, "strerror", None) or reason).split())) from None
-
-
-def _difference(packed: bytes, text: Text) -> str:
-    """How the text of a gzip file differs from the expected one, or nothing."""
+def _read(place: str, text: tuple[int, str], remedy: str) -> bytes:
+    """The gzip file that a file or URL is, or made of a plain one; `text`: size and SHA-256, once it is unzipped. Raises
+    FileNotFoundError where there is none, and DataError, with the remedy, for another one."""
     size, sha256 = text
+    most_bytes = size + 1024  # whatever a server sends: gzip adds a header, and does not shrink a very short text
+    try:
+        if not _URL.match(place):
+            refuse_special_file(Path(place))
+        with urllib.request.urlopen(place, timeout=_TIMEOUT) if _URL.match(place) else Path(place).open("rb") as body:
+            packed = bytes(body.read(most_bytes))
+    except FileNotFoundError:
+        raise
+    except (http.client.HTTPException, OSError, ValueError) as error:
+        if isinstance(error, urllib.error.HTTPError):
+            error.close()
+            if error.code in (404, 410):
+                raise FileNotFoundError from None
+            raise DataError(f"{place}: HTTP {error.code} {error.reason}; {remedy}") from None
+        reason = getattr(error, "reason", error)
+        reason = " ".join(str(getattr(reason, "strerror", None) or reason).split())
+        raise DataError(f"{place}: {reason}; {remedy}") from None
+    if not place.endswith(".gz"):
+        packed = gzip.compress(packed, mtime=0)  # without the time: always the same bytes
     try:
         with gzip.open(io.BytesIO(packed)) as file:
             content = file.read(size + 1)  # no further: a small file can unzip to a huge one
     except (OSError, EOFError, zlib.error) as error:
-        return f"its gzip data is damaged ({error})"
+        raise DataError(f"{place}: its gzip data is damaged ({error}); {remedy}") from None
     if len(content) > size:
-        return f"its text has more than the {size} bytes expected"
-    found = hashlib.sha256(content).hexdigest()
-    if found == sha256:
-        return ""
-    return f"its text has sha256 {found[:12]}… ({len(content)} bytes), not {sha256[:12]}… ({size} bytes)"
-
-
-def _unusable(place: str, reason: str) -> DataError:
-    return DataError(f"{place}: {reason}; run the command again, or name another source with --from")
+        raise DataError(f"{place}: its text has more than the {size} bytes expected; {remedy}")
+    if (found := hashlib.sha256(content).hexdigest()) != sha256:
+        difference = f"sha256 {found[:12]}… ({len(content)} bytes), not {sha256[:12]}… ({size} bytes)"
+        raise DataError(f"{place}: its text has {difference}; {remedy}")
+    return packed

@@ -8,7 +8,7 @@ import os
 import re
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import zip_longest
@@ -117,7 +117,7 @@ def read_raw_pairs(
     refuse_special_files(files)
     report = CorpusReport() if report is None else report
     is_table = len(files) == 1
-    rows = _rows_of_table(files[0], columns, report) if is_table else _rows_of_two(*files)
+    rows = _rows_of_table(files[0], columns, report) if is_table else _rows_of_text(files)
     advice = (SAVE_AS_UTF_8 if is_table else _SAVE_FILE) + more_advice
     for line, (src, tgt) in _decoded(rows, [files[0], files[-1]], on_bad_line, report, advice):
         yield SentencePair(src, tgt, line, corpus)
@@ -127,15 +127,16 @@ def read_lines(path: Path) -> list[str]:
     """All lines of a small file, such as a test set. Raises DataError for a device, which may have no end."""
     if not path.is_fifo() and path != Path(os.devnull):
         refuse_special_files([path])
-    return [text for _, (text,) in _decoded(_rows_of_text(path), [str(path)], "error", CorpusReport(), _SAVE_FILE)]
+    rows = _decoded(_rows_of_text([str(path)]), [str(path)], "error", CorpusReport(), _SAVE_FILE)
+    return [text for _, (text,) in rows]
 
 
 def read_monolingual(files: Iterable[str], *, on_bad_line: str, report: CorpusReport) -> Iterator[str]:
     """The lines as they are in the files, counted in `report`. Raises DataError for files without any."""
     for file in files:
         refuse_special_files([file])
-        n_before, rows = report.n_pairs, _rows_of_text(Path(file))
-        for _, (text,) in _decoded(rows, [file], on_bad_line, report, _SAVE_FILE + _LEAVE_OUT):
+        n_before = report.n_pairs
+        for _, (text,) in _decoded(_rows_of_text([file]), [file], on_bad_line, report, _SAVE_FILE + _LEAVE_OUT):
             yield text
         if report.n_pairs == n_before:
             raise DataError(f"{file}: no lines; give a file with a sentence on each line")
@@ -156,20 +157,19 @@ def _decoded(
             report.bad_lines.append(line)
 
 
-def _rows_of_text(file: Path) -> Iterator[_Row]:
-    return ((number, (raw,)) for number, raw in enumerate(raw_lines(file), 1))
-
-
-def _rows_of_two(src_file: str, tgt_file: str) -> Iterator[_Row]:
-    rows = zip_longest(raw_lines(Path(src_file)), raw_lines(Path(tgt_file)))
-    for number, (src, tgt) in enumerate(rows, 1):
-        if src is None or tgt is None:
+def _rows_of_text(files: Sequence[str]) -> Iterator[_Row]:
+    """The lines of one file, or of two files side by side."""
+    rows = zip_longest(*(raw_lines(Path(file)) for file in files))
+    for number, row in enumerate(rows, 1):
+        if None in row:
             n_longer = number + sum(1 for _ in rows)
-            n_src, n_tgt = (number - 1, n_longer) if src is None else (n_longer, number - 1)
-            error = UnequalLinesError(f"{src_file} has {n_src} lines, {tgt_file} has {n_tgt}; make them parallel")
-            error.files = src_file, tgt_file
+            src, tgt = (
+                f"{file} has {number - 1 if raw is None else n_longer}" for file, raw in zip(files, row, strict=True)
+            )
+            error = UnequalLinesError(f"{src} lines, {tgt}; make them parallel")
+            error.files = files[0], files[1]
             raise error
-        yield number, (src, tgt)
+        yield number, row
 
 
 def _rows_of_table(file: str, columns: str | None, report: CorpusReport) -> Iterator[_Row]:

@@ -15,7 +15,6 @@ _ORDER = 5  # characters of the longest n-gram
 _BITS = 20  # of an n-gram's hash: as many buckets as a corpus of a million characters has n-grams, or more
 _PRIOR = 3.0  # what shorter n-grams say counts as if it had been seen so many times
 _MAX_CHARACTERS = 600_000  # that are read of a text
-_LINE_END = 10
 
 Pairs = tuple[Sequence[str], Sequence[str]]  # lines of source and of target
 Hashes = npt.NDArray[np.uint64]

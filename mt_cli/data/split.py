@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -49,15 +49,6 @@ class Split:
     way: Way = "singly"
 
 
-class _Survey(NamedTuple):
-    """What one reading of the pairs tells. A position counts pairs from 0."""
-
-    n_pairs: int
-    mean_lengths: tuple[float, float]  # in letters, of sources and of targets
-    sample: dict[int, int]  # hash of a pair -> position of its first occurrence
-    are_alike: bool  # neighbours, more than distant lines
-
-
 @dataclass
 class _Candidate:
     place: Place
@@ -67,7 +58,7 @@ class _Candidate:
 
 @dataclass
 class _Unit:
-    """Positions that go into one set together: a single one, or a stretch with a border at either end."""
+    """Positions, which count pairs from 0, that go into one set together: one, or a stretch with a border at either end."""
 
     positions: range
     candidates: list[_Candidate] = field(default_factory=list)
@@ -94,19 +85,19 @@ def split(
     pairs, where most are nearly repeated.
     """
     names = ["dev", "test"][: 1 + with_test]
-    survey = _survey(read_pairs(), seed)
-    size = set_size(len(survey.sample), names)
+    n_pairs, mean_lengths, sample, are_alike = _survey(read_pairs(), seed)
+    size = set_size(len(sample), names)
     n_wanted = 3 * size * len(names) + 200  # some are too short, some have too many near repetitions
 
     def select(way: Way) -> Split:
         if way == "in stretches":  # in random order
             step = min(25, max(10, size // 10), size) + 2
             n, order = n_wanted // (step - 2) + 1, lambda i: _hash(seed, "stretch", i)
-            numbers = heapq.nsmallest(n, range(survey.n_pairs // step), key=order)
+            numbers = heapq.nsmallest(n, range(n_pairs // step), key=order)
             units = [_Unit(range(i * step, (i + 1) * step)) for i in numbers]
         else:
-            units = [_Unit(range(i, i + 1)) for _, i in heapq.nsmallest(n_wanted, survey.sample.items())]
-        _read_candidates(read_pairs(), units, survey, unfit)
+            units = [_Unit(range(i, i + 1)) for _, i in heapq.nsmallest(n_wanted, sample.items())]
+        _read_candidates(read_pairs(), units, mean_lengths, unfit)
         candidates = [candidate for unit in units for candidate in unit.candidates]
         most = _LARGEST_GROUP if way == "in groups" else _MAX_REPETITIONS
         repeating = _repetitions(chain(read_pairs(), read_others()), [candidate.sides for candidate in candidates])
@@ -120,15 +111,15 @@ def split(
                 first = left.pop(next(iter(left)))
                 near = [left.pop(place) for place in first.repetitions if place in left]
                 units.append(_Unit(range(0), [first, *near]))
-        return _select(units, names, size, survey.n_pairs, format_place, way)
+        return _select(units, names, size, n_pairs, format_place, way)
 
     def too_small(found: Split) -> dict[str, int]:
         """The sets that are much smaller than they should be, and too small to tell anything."""
         sizes = Counter(found.held_out.values())
         return {name: sizes[name] for name in names if 2 * sizes[name] < min(size, _SMALL_SET)}
 
-    found = select("in stretches" if survey.are_alike else "singly")
-    if found.way == "in stretches" and (too_small(found) or len(found.left_out) > _MOST_LOST * survey.n_pairs):
+    found = select("in stretches" if are_alike else "singly")
+    if are_alike and (too_small(found) or len(found.left_out) > _MOST_LOST * n_pairs):
         found = select("singly")
     if too_small(found):
         found = select("in groups")
@@ -169,8 +160,10 @@ def _hash(*parts: object) -> int:
     return int.from_bytes(hashlib.blake2b("\0".join(map(str, parts)).encode(), digest_size=8).digest(), "big")
 
 
-def _survey(pairs: Iterable[SentencePair], seed: int) -> _Survey:
-    """The pairs with the smallest hashes are a random sample of the distinct ones."""
+def _survey(pairs: Iterable[SentencePair], seed: int) -> tuple[int, tuple[float, float], dict[int, int], bool]:
+    """The number of pairs; the mean lengths of sources and targets, in letters; the hashes of a random sample of distinct
+    pairs, those with the smallest, with the position of each, counted from 0; whether neighbours are more alike than
+    distant lines."""
     sample, limit = dict[int, int](), 1 << 64
     couples, step, previous = list[tuple[_Sides, _Sides]](), 1, ("", "")
     n_pairs = n_src = n_tgt = 0
@@ -191,22 +184,22 @@ def _survey(pairs: Iterable[SentencePair], seed: int) -> _Survey:
     more = [one for side in (0, 1) for one in _are_closer([(first[side], second[side]) for first, second in couples])]
     n, n_more = len(more), sum(more)
     are_alike = n_more >= _ALIKE * n and 2 * n_more - n >= _STANDARD_ERRORS * n**0.5 > 0
-    return _Survey(n_pairs, (n_src / max(1, n_pairs), n_tgt / max(1, n_pairs)), sample, are_alike)
+    return n_pairs, (n_src / max(1, n_pairs), n_tgt / max(1, n_pairs)), sample, are_alike
 
 
 def _read_candidates(
-    pairs: Iterable[SentencePair], units: list[_Unit], survey: _Survey, unfit: Container[Place]
+    pairs: Iterable[SentencePair], units: list[_Unit], mean_lengths: tuple[float, float], unfit: Container[Place]
 ) -> None:
     """Fills the units with the pairs that may be held out."""
     unit_of = {position: unit for unit in units for position in unit.positions}
-    shortest = [max(1, _SHORTEST * mean) for mean in survey.mean_lengths]
+    shortest = [max(1, _SHORTEST * mean) for mean in mean_lengths]
     for position, pair in islice(enumerate(pairs), max(unit_of, default=-1) + 1):
         if (unit := unit_of.get(position)) is None:
             continue
         unit.places.append(pair.place)
         src, tgt = sides = _sides(pair)
         is_inside = len(unit.positions) == 1 or position not in (unit.positions[0], unit.positions[-1])
-        is_long = len(pair.src) > MAX_COMPARED or len(pair.tgt) > MAX_COMPARED
+        is_long = max(len(pair.src), len(pair.tgt)) > MAX_COMPARED
         is_short = len(src) < shortest[0] or len(tgt) < shortest[1]
         if is_inside and not is_long and not is_short and src != tgt and pair.place not in unfit:
             unit.candidates.append(_Candidate(pair.place, sides))

@@ -5,10 +5,9 @@ import importlib.util
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -17,31 +16,28 @@ import torch
 
 from mt_cli.augment import fine_tuning
 from mt_cli.augment.back_translation import BackTranslation, reverse_run, translated_share
-from mt_cli.config import AUTO, Config, SeveralPairs, differing_keys, given_keys
+from mt_cli.config import Config, SeveralPairs, differing_keys, given_keys
 from mt_cli.config_file import complete, load_config
 from mt_cli.data.corpus import refuse_exchanged, refuse_missing_files
 from mt_cli.data.dataset import Mixture, TokenDataset
 from mt_cli.data.spans import SYMBOLS, TERM_SYMBOLS
 from mt_cli.data.tokenizer import REAL, SYNTHETIC, Tokenizer, tag_of, train_tokenizer, with_tags
-from mt_cli.device import choose_device, choose_precision, keep_freed_memory, memory_limit
+from mt_cli.device import choose_device, choose_precision, keep_freed_memory
 from mt_cli.errors import DataError, RunDirError, as_typed, missing_extra
 from mt_cli.evaluation.metrics import bleu_tokenizer
 from mt_cli.files import make_folders
-from mt_cli.processes import n_processes, rank
+from mt_cli.processes import StopSignals, command_line, n_processes, rank
 from mt_cli.recipe import FactsCounter, choose, in_brief, tags_real_sources
 from mt_cli.run.checkpoint import build_model, load_model
-from mt_cli.run.directions import tags_of, target_option
 from mt_cli.run.logs import record_start, versions
 from mt_cli.run.manifest import Made
-from mt_cli.run.run_dir import RunDir, locked
+from mt_cli.run.run_dir import RunDir, locked, tags_of, target_option
 from mt_cli.stages import PairText, check, describe, ids, log_findings, spell, split
 from mt_cli.training import memory
-from mt_cli.training.checkpoints import N_KEPT, Checkpoints
 from mt_cli.training.loop import Trainer
+from mt_cli.training.metrics_log import learning_curve, verdict
 from mt_cli.training.ranks import ALONE, Ranks, meeting
-from mt_cli.training.signals import StopSignals, command_line
-from mt_cli.training.state import PreparedData, TrainingState
-from mt_cli.training.verdict import learning_curve, verdict
+from mt_cli.training.state import N_KEPT, Checkpoints, PreparedData, TrainingState
 
 log = logging.getLogger(__name__)
 
@@ -92,14 +88,14 @@ def _choose_open_keys(config: Config, pairs: list[PairText], n_processes: int) -
     def make() -> Made:
         for pair in pairs:
             pair.read()
-        known, knows_both = pairs[0].facts.facts(), parent is not None and parent.path == run.back
-        of_parent = {"has_parent": parent is not None, "knows_both": knows_both}
+        known = pairs[0].facts.facts()
+        of_parent = {"has_parent": parent is not None, "knows_both": parent is not None and parent.path == run.back}
         choices = choose(known, given, **of_parent)
         if minutes is not None and choices:
             best = complete(config, {key: choice.value for key, choice in choices.items()})
-            of_training = minutes * (1 - translated_share(monolingual)) if monolingual is not None else minutes
-            given_minutes = {**given, "training.minutes": of_training}
-            choices = choose(known, given_minutes, memory.update_seconds(best, known) / n_processes, **of_parent)
+            share = 1 - translated_share(monolingual) if monolingual is not None else 1
+            step_seconds = memory.update_seconds(best, known) / n_processes
+            choices = choose(known, {**given, "training.minutes": minutes * share}, step_seconds, **of_parent)
         values = {key: choice.value for key, choice in choices.items()}
         return Made(facts={"values": values, "reasons": {key: choice.reason for key, choice in choices.items()}})
 
@@ -108,9 +104,10 @@ def _choose_open_keys(config: Config, pairs: list[PairText], n_processes: int) -
     run.manifest.product("recipe", {**fine_tuning.inputs_of_runs(run, parent=parent), **train}, settings, make)
     made = run.manifest.facts("recipe")
     completed = complete(config, made["values"])
-    if made["reasons"]:
-        for line in [*in_brief(completed), f"        all of it, with the reasons: {run.config_file}"]:
-            log.info(line)
+    for line in (
+        [*in_brief(completed), f"        all of it, with the reasons: {run.config_file}"] if made["reasons"] else ()
+    ):
+        log.info(line)
     if not run.manifest.is_read_only:
         run.save_config(completed)
     return completed
@@ -120,13 +117,14 @@ def _make_tokenizer(config: Config, pairs: list[PairText]) -> Tokenizer:
     run, parent, settings = pairs[0].run, pairs[0].parent, config.tokenizer
     symbols = SYMBOLS if any(pair.data.variation for pair in pairs) else ""  # which only variations teach
 
-    def texts(*sides: int) -> Iterator[str]:
+    of_terms = TERM_SYMBOLS if any(pair.data.terms for pair in pairs) else ""
+
+    def texts(sides: Sequence[int]) -> Iterator[str]:
         return (one[:2][side] for pair in pairs for one in pair.trained() for side in sides)
 
-    of_terms = TERM_SYMBOLS if any(pair.data.terms for pair in pairs) else ""
     # Where sources have translations of terms, they are spelt in pieces of the target language, too.
     models = [(0, 1)] if settings.joint else [(0, 1) if of_terms else (0,), (1,)]
-    sides: list[Callable[[], Iterator[str]]] = [partial(texts, *one) for one in models]
+    sides: list[Callable[[], Iterator[str]]] = [partial(texts, one) for one in models]
 
     def make() -> Made:
         others = [tag_of(one.tgt_lang) for pair in pairs for one in pair.data.corpora if one.tgt_lang is not None]
@@ -151,8 +149,7 @@ def _make_tokenizer(config: Config, pairs: list[PairText]) -> Tokenizer:
 
 
 def _joined(config: Config, mixtures: list[Mixture]) -> Mixture:
-    """The training text of all language pairs, drawn in proportion to n ** (1 / temperature); the largest as its
-    weights say."""
+    """The text of all language pairs, drawn in proportion to n ** (1 / temperature); the largest as its weights say."""
     if not isinstance(config.data, SeveralPairs):
         return mixtures[0]
     largest, parts = max(one.n_pairs for one in mixtures), list[TokenDataset]()
@@ -174,62 +171,51 @@ def train(
     signals: StopSignals | None = None,
     started: float | None = None,
     on_validation: Callable[[RunDir], None] | None = None,
+    is_reverse: bool = False,
 ) -> None:
     """Trains in `run_dir`, or continues the run that is there; changes nothing in one that is finished.
 
     `config` may be a YAML file. `signals` were caught since the command began, at `started` in seconds of
-    `time.monotonic`. `on_validation` is called once a validation's checkpoint is saved. Raises MTError, and Interrupted
-    when a signal was answered by saving.
+    `time.monotonic`. `on_validation` is called once a validation's checkpoint is saved. `is_reverse`: a reverse model,
+    which the first process trains alone. Raises MTError, and Interrupted when a signal was answered by saving.
     """
     started = time.monotonic() if started is None else started
-    given = config if isinstance(config, Config) else load_config(Path(config))
+    run, given = RunDir(Path(run_dir)), config if isinstance(config, Config) else load_config(Path(config))
     with contextlib.ExitStack() as stack:
         if signals is None:
             signals = StopSignals()
             if threading.current_thread() is threading.main_thread():  # no other may handle signals
                 stack.enter_context(signals)
-        join = stack.enter_context(meeting())
-        _train_in(RunDir(Path(run_dir)), given, signals, started, on_validation, join)
-
-
-def _train_in(
-    run: RunDir,
-    given: Config,
-    signals: StopSignals,
-    started: float,
-    on_validation: Callable[[RunDir], None] | None,
-    join: Callable[[], Ranks] | None = None,
-) -> None:
-    """`join`: of `training.ranks.meeting`; None for a reverse model, which the first process trains alone."""
-    with contextlib.ExitStack() as stack:
-        data = None
+        join, data = (lambda: ALONE) if is_reverse else stack.enter_context(meeting()), None
         if rank() == 0:
             config = _begin(given, run, stack)
             if config.data.monolingual is not None:
-                train_reverse = lambda config, run: _train_in(run, config, signals, started, on_validation)  # noqa: E731
-                seconds = BackTranslation(config, run, signals).make(train_reverse)
+                of_reverse = partial(
+                    train, signals=signals, started=started, on_validation=on_validation, is_reverse=True
+                )
+                seconds = BackTranslation(config, run, signals).make(of_reverse)
                 if not run.steps():  # which know what was spent
                     started = min(started, time.monotonic() - seconds)
-            data = prepare(config, run, 1 if join is None else n_processes())
-        ranks = ALONE if join is None else join()
-        ranks.refuse_difference(given.model_dump(), {"version": versions()})
+            data = prepare(config, run, 1 if is_reverse else n_processes())
+        ranks = join()
+        facts = {
+            f"{section}.{key}": value for section, keys in given.model_dump().items() for key, value in keys.items()
+        }
+        ranks.refuse_difference({**facts, **{f"version.{name}": number for name, number in versions().items()}})
         if data is None:
             run.manifest.is_read_only = True
             data = prepare(continued_config(given, run), run)
         trainer = prepared_trainer(data, run, signals, started, ranks, on_validation)
-        if trainer.state.is_finished:
-            ranks.first(lambda: _conclude(trainer, run, is_new=False))
-        else:
+        if is_new := not trainer.state.is_finished:
             ranks.first(lambda: _announce(trainer, run))
-            trainer.state.use_batch_tokens(ranks.shared(trainer.state.settings.batch_tokens))
             signals.is_saving_needed = True
             trainer.train()
-            ranks.first(lambda: _conclude(trainer, run, is_new=True))
-        if ranks.is_first and join is not None:
+        ranks.first(lambda: _conclude(trainer, run, is_new))
+        if ranks.is_first and not is_reverse:
             from mt_cli.explain.estimate import keep_estimate
             from mt_cli.training.validation import keep_search
 
-            keep_search(run, data.pairs, lambda: signals.is_stopping)
+            keep_search(run, data.pairs, signals.check)
             if not isinstance(given.data, SeveralPairs):
                 counts = data.train.src_counts(data.tokenizer.src_vocab_size)
                 keep_estimate(run, data.pairs[0].dev_pairs, counts, lambda: signals.is_stopping)
@@ -238,11 +224,12 @@ def _train_in(
 def _begin(config: Config, run: RunDir, stack: contextlib.ExitStack) -> Config:
     """The config to train with. From here on the run is locked, until `stack` ends."""
     config = continued_config(config, run)
-    is_several, pairs = isinstance(config.data, SeveralPairs), config.data.directions
-    keys = [f"pairs.{number}." if is_several else "" for number in range(len(pairs))]
-    problems = [refuse_missing_files(pair, key, bool(run.steps())) for pair, key in zip(pairs, keys, strict=True)]
-    if any(problems):
-        raise DataError(*chain.from_iterable(problems))
+    problems = list[str]()
+    for number, pair in enumerate(config.data.directions):
+        key = f"pairs.{number}." if isinstance(config.data, SeveralPairs) else ""
+        problems += refuse_missing_files(pair, key, bool(run.steps()))
+    if problems:
+        raise DataError(*problems)
     if not run.steps():
         refuse_exchanged(config.data)
         if (parent := fine_tuning.parent_of(config)) is not None:
@@ -266,20 +253,18 @@ def continued_config(config: Config, run: RunDir) -> Config:
     run.refuse_incomplete()
     if not run.steps():  # all may still change
         return config
-    begun, update = run.load_config(), dict[str, Any]()
-    if config.training.batch_tokens == AUTO:
-        update["batch_tokens"] = begun.training.batch_tokens
+    begun = run.load_config()
     # A run that was planned for minutes stays so, unless it is given another number of steps.
     if config.training.minutes is None:
         n_steps = given_keys(config).get("training.max_steps", begun.training.max_steps)
-        update["minutes"] = begun.training.minutes if n_steps == begun.training.max_steps else None
-    config = config.model_copy(update={"training": config.training.model_copy(update=update)})
+        minutes = begun.training.minutes if n_steps == begun.training.max_steps else None
+        config = config.model_copy(update={"training": config.training.model_copy(update={"minutes": minutes})})
     config = complete(config, given_keys(begun))
-    if differing := differing_keys(config, begun, ("data", "tokenizer", "model", "training")):
+    if differing := "; ".join(differing_keys(config, begun, ("data", "tokenizer", "model", "training"))):
         if config.training.init_from != begun.training.init_from:
             fine_tuning.parent_of(config)  # a mistyped name is reported as such
-        what, remedy = "; ".join(differing), "choose another --run-dir, or give the values it was begun with"
-        raise RunDirError(f"{run.path} holds a run of another config ({what}); {remedy}")
+        remedy = "choose another --run-dir, or give the values it was begun with"
+        raise RunDirError(f"{run.path} holds a run of another config ({differing}); {remedy}")
     return config
 
 
@@ -312,18 +297,6 @@ def prepared_trainer(
     return trainer
 
 
-def try_memory(trainer: Trainer) -> None:
-    """Tries the largest batch, so that too little memory shows before the first step. Replaces `auto` by a number."""
-    state, run = trainer.state, trainer.checkpoints.run
-    if state.settings.batch_tokens == AUTO:
-        memory.find_batch_tokens(state, trainer.data.train)
-        run.save_config(state.config)
-        log.info(f"training.batch_tokens: auto is {state.settings.batch_tokens:,} here")
-    device, advice = state.model.device, lambda: memory.smaller_batches(state.settings, run.steps())
-    with memory.advise_when_out_of_memory(device, advice):
-        memory.try_largest_batches(state, trainer.data.train, memory_limit(device))
-
-
 # What is logged ------------------------------------------------------------------------------------------------------
 
 
@@ -343,8 +316,8 @@ def _announce(trainer: Trainer, run: RunDir) -> None:
         used = p.elapsed_seconds / 60
         left = f"{max(0.0, minutes - used):.1f} are left"
         log.info(f"{used:.1f} of the run's {minutes:g} minutes were used by earlier starts, {left}")
-    of_parent, parent = dict[str, Any](), None if p.step else fine_tuning.parent_of(state.config)
-    if parent is not None:
+    of_parent = dict[str, Any]()
+    if not p.step and (parent := fine_tuning.parent_of(state.config)) is not None:
         of_parent["parent"] = {"run": str(parent.path), "checkpoint_sha256": fine_tuning.sha256_of_best(parent)}
     record_start(
         run.provenance_file,
@@ -359,7 +332,9 @@ def _announce(trainer: Trainer, run: RunDir) -> None:
     )
     # The newest, the best of each of two, and one that is being written; some may be there already.
     memory.refuse_small_disk(run, state.model, max(1, N_KEPT + 2 - len(run.steps())))
-    try_memory(trainer)
+    advice = lambda: memory.smaller_batches(training, run.steps())  # noqa: E731
+    with memory.advise_when_out_of_memory(state.model.device, advice):
+        memory.try_largest_batches(state, trainer.data.train)
 
 
 def _conclude(trainer: Trainer, run: RunDir, is_new: bool) -> None:
@@ -374,9 +349,8 @@ def _conclude(trainer: Trainer, run: RunDir, is_new: bool) -> None:
         log.info(f"{run.path} is finished: {end}; nothing was changed")
         return
     trainer.checkpoints.verify_best(p)
-    of_pairs = [run.of_pair(state.config.data, pair.data) for pair in data.pairs]
-    faulty = (files.share_faulty() for files in of_pairs)
+    faulty = fmean(run.of_pair(state.config.data, pair.data).share_faulty() for pair in data.pairs)
     curve = learning_curve(run.logs.records(run.metrics_file))
-    for line in verdict(curve, data.tokenizer.tgt_vocab_size, len(data.train), p.epoch, fmean(faulty)):
+    for line in verdict(curve, data.tokenizer.tgt_vocab_size, len(data.train), p.epoch, faulty):
         log.info(line)
     log.info(f"finished at {end}; try: mt translate {as_typed(run.path)}{target_option(state.config)}")

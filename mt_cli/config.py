@@ -14,15 +14,12 @@ from pydantic import (
     ConfigDict,
     Discriminator,
     Field,
-    PlainSerializer,
     Tag,
     WithJsonSchema,
-    WrapValidator,
 )
 from pydantic.json_schema import SkipJsonSchema
 
 MAX_HEADS = 128
-AUTO = 0  # what `training.batch_tokens: auto` is read as, until the training replaces it
 
 _LANGUAGE_CODES = {
     "cn": "zh", "chinese": "zh", "mandarin": "zh", "jp": "ja", "japanese": "ja", "thai": "th", "khmer": "km",
@@ -92,13 +89,6 @@ Language = Annotated[
 Columns = Annotated[str, Field(pattern=r"^[^,]+,[^,]+$", examples=["es,gn"])]
 SetName = Annotated[str, Field(pattern=r"^[\w.-]+$")]
 Probability = Annotated[float, Field(ge=0, lt=1)]
-BatchTokens = Annotated[
-    int,
-    Field(ge=16, le=4_000_000),
-    WrapValidator(lambda value, validate: AUTO if value == "auto" else validate(value)),
-    PlainSerializer(lambda value: "auto" if value == AUTO else value),
-    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 16, "maximum": 4_000_000}, {"enum": ["auto"]}]}),
-]
 
 Contradiction = tuple[str, str]
 """Keys that contradict each other though each is right by itself, such as "model.n_heads model.d_model", and why."""
@@ -452,9 +442,8 @@ class TrainingConfig(Section):
     one of the embeddings."""
     last_phase: Probability = 0.33
     """Share of the steps, counted from the end, in which corpora have their last_weight, where they have one."""
-    batch_tokens: BatchTokens = 2048
-    """Target tokens in a batch, padding included. auto: the smallest batch that trains about as many tokens a second as the
-    fastest that fits into memory. If memory runs out, halve it and double accumulate."""
+    batch_tokens: int = Field(2048, ge=16, le=4_000_000)
+    """Target tokens in a batch, padding included. If memory runs out, halve it and double accumulate."""
     accumulate: int = Field(1, ge=1, le=1024)
     """Number of batches whose gradients are added up for one update."""
     learning_rate: float = Field(2.5e-3, gt=0, le=1e4)

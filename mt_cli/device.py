@@ -132,28 +132,19 @@ def _left_to_groups() -> Iterator[int]:
                 yield max(0, int((folder / limit).read_text()) - in_use)
 
 
-def memory_limit(device: torch.device, share: float = 1.0) -> int | None:
-    """Bytes for this process with that share of `available_memory`, mapped files included (`ulimit -v`), on Linux."""
+@contextlib.contextmanager
+def memory_limited(device: torch.device) -> Iterator[None]:
+    """Makes allocations fail on a CPU beyond `available_memory`, mapped files included (`ulimit -v`), on Linux; otherwise the
+    kernel kills the process that uses too much."""
     available = available_memory() if device.type == "cpu" else None
     if available is None:
-        return None
-    import resource
-
-    taken = _taken_memory()
-    limits = [limit - taken for limit in resource.getrlimit(resource.RLIMIT_AS) if limit != resource.RLIM_INFINITY]
-    return taken + int(share * max(0, min([available, *limits])))
-
-
-@contextlib.contextmanager
-def memory_limited(limit: int | None) -> Iterator[None]:
-    """Makes allocations fail on a CPU beyond a `memory_limit`; otherwise the kernel kills the process that uses too much."""
-    if limit is None:
         yield
         return
     import resource
 
-    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    limit = max(limit, _taken_memory() + (32 << 20))  # the stacks of a few threads
+    taken, (soft, hard) = _taken_memory(), resource.getrlimit(resource.RLIMIT_AS)
+    limits = [limit - taken for limit in (soft, hard) if limit != resource.RLIM_INFINITY]
+    limit = taken + max(32 << 20, min([available, *limits]))  # the least is for the stacks of a few threads
     resource.setrlimit(resource.RLIMIT_AS, (limit if soft == resource.RLIM_INFINITY else min(limit, soft), hard))
     try:
         yield

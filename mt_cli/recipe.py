@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from mt_cli.config import AUTO, MAX_HEADS, Config
+from mt_cli.config import MAX_HEADS, Config
 
 
 class CorpusFacts(NamedTuple):
@@ -80,7 +80,7 @@ def choose(
     is_joint = given.get("tokenizer.joint", is_one_script or bool(other_keys_need_it) or "data.pairs" in given)
     both = given.get("training.both_directions", 0.5 if is_joint and is_small and not knows_both else 0.0)
 
-    step_tokens = (given.get("training.batch_tokens", AUTO) or STEP_TOKENS) * given.get("training.accumulate", 1)
+    step_tokens = given.get("training.batch_tokens", STEP_TOKENS) * given.get("training.accumulate", 1)
     epochs = min(160.0, max(3.0, 30 * (29_000 / max(1, n_pairs)) ** 0.5))
     steps = max(200, round(epochs * facts.n_tokens / step_tokens / 100) * 100) // (2 if has_parent else 1)
     steps = given.get("training.max_steps", steps)

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from mt_cli.augment.fine_tuning import inputs_of_runs, known_characters, same_pair
+from mt_cli.augment.fine_tuning import inputs_of_runs, known_characters, known_pairs, same_pair
 from mt_cli.augment.variation import MOST_VARIED, annotated, varied
 from mt_cli.checking.check import HeldOut, ReadCorpus, quick_check
 from mt_cli.checking.check import check as full_check
@@ -102,8 +102,7 @@ class PairText:
         return found
 
     def pairs(self, *sets: TextSet) -> Iterator[SentencePair]:
-        """The pairs of these sets, or of all corpora, as they are written. Raises DataError for what is wrong with any
-        of them."""
+        """The pairs of these sets, or of all, as they are written. Raises DataError for what is wrong with any of them."""
         return chain.from_iterable(read_copy(self._copies[one.name]) for one in sets or self.sets)
 
     def trained(self, *sets: TextSet) -> Iterator[SentencePair]:
@@ -249,9 +248,9 @@ def _hold_out(pair: PairText) -> Made:
     if pair.data.dev is None:
         parent, reverse = (same_pair(run, pair.config) for run in (pair.parent, pair.reverse))
         for other in filter(None, (parent, reverse)):
-            if not sets and (sets := other.cut_sets()):
-                found.left_out, cut_from = repetitions(read, sets), str(other.run.path)
-        known = parent.known_pairs() if parent is not None and not sets else set()
+            if not sets and (sets := other.held_out_pairs()):
+                found.left_out, cut_from = repetitions(read, sets), str(other.manifest.folder)
+        known = known_pairs(parent) if parent is not None and not sets else set()
     if pair.data.dev is None and not sets:
 
         def is_like_use(one: SentencePair) -> bool:
@@ -403,8 +402,7 @@ def _dataset(pair: PairText, one: TextSet, tokenizer: Tokenizer) -> TokenDataset
 
 
 def describe(pair: PairText, mixture: Mixture, tokenizer: Tokenizer) -> PreparedPair:
-    """What the text is like, in each direction that is learnt for good: `corpus.json`, `corpus.back.json`. And the dev
-    set."""
+    """What the text is like, in each direction that is learnt for good: `corpus.json`, `corpus.back.json`."""
     text, is_both_ways = Mixture(mixture.parts[: len(pair.own_sets)]), pair.config.training.both_directions == 1
     ways: list[tuple[Mixture, Literal[0, 1]]] = [(text, 0), (text.backwards(), 1)]
     ways = ways if is_both_ways else ways[:1]

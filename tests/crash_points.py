@@ -188,7 +188,8 @@ def kill_after(name: str, n_calls: int, sent: str = "SIGKILL") -> None:
     `Checkpoints.save`."""
     from mt_cli.augment import back_translation
     from mt_cli.run import checkpoint, run_dir
-    from mt_cli.training import checkpoints, loop, update, validation
+    from mt_cli.training import loop, update, validation
+    from mt_cli.training import state as checkpoints
 
     path = name.split(".")
     module = next(

@@ -8,7 +8,7 @@ import torch
 
 from mt_cli.run.checkpoint import load_checkpoint
 from mt_cli.run.run_dir import RunDir
-from mt_cli.training.checkpoints import N_KEPT
+from mt_cli.training.state import N_KEPT
 
 _CLOCK = {
     "progress.elapsed_seconds",

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,7 +20,7 @@ from mt_cli.decoding.beam import beam_search
 from mt_cli.decoding.greedy import Hypothesis, greedy_search, live_rows, next_log_probs
 from mt_cli.decoding.search import sample, token_scores
 from mt_cli.errors import CheckpointError
-from mt_cli.model.inference import InferenceModel, Linear, PackedLinear
+from mt_cli.model.inference import InferenceModel, Linear
 from mt_cli.model.layers import ACTIVATIONS
 from mt_cli.model.positions import SinusoidPositions
 from mt_cli.model.transformer import Transformer
@@ -154,13 +155,13 @@ def test_gaps_of_rows_that_left_are_filled_from_the_end(is_live):
 def test_a_packed_linear_layer_computes_what_the_plain_one_does(n_outputs, n_rows, n_threads, has_bias):
     weight, bias = torch.randn(n_outputs, 12), torch.randn(n_outputs) if has_bias else None
     x, residual = torch.randn(n_rows, 12), torch.randn(n_rows, n_outputs)
-    plain, packed = Linear(weight, bias), PackedLinear(weight, bias)
+    layer, plain = Linear(weight, bias), F.linear(x, weight, bias)
     torch.set_num_threads(n_threads)
     try:
         for found, expected in (
-            (packed(x), plain(x)),
-            *((packed.activated(x, name), plain.activated(x, name)) for name in ACTIVATIONS),
-            (packed.add(x, residual), plain.add(x, residual)),
+            (layer(x), plain),
+            *((layer(x, name), activation(plain)) for name, activation in ACTIVATIONS.items()),
+            (layer(x, residual=residual), plain + residual),
         ):
             torch.testing.assert_close(found, expected, rtol=0, atol=FLOAT32)
     finally:

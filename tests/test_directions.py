@@ -19,8 +19,7 @@ from mt_cli.data.dataset import Mixture
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import ConfigError, UsageError
 from mt_cli.run.checkpoint import load_model
-from mt_cli.run.directions import choose_direction, directions_of, tags_of
-from mt_cli.run.run_dir import RunDir
+from mt_cli.run.run_dir import RunDir, choose_direction, directions_of, tags_of
 
 Mt = Callable[..., Any]
 BOTH = [*SMALL, "--set", "training.both_directions=1"]

@@ -9,8 +9,8 @@ from torch import nn
 from mt_cli.config_file import load_config
 from mt_cli.data.batching import source_batch
 from mt_cli.errors import ConfigError
-from mt_cli.model.embeddings import Embeddings
 from mt_cli.model.positions import SinusoidPositions, positions_of
+from mt_cli.model.transformer import Embeddings
 
 FLOAT32 = 1e-5
 PAD = 0

@@ -1,10 +1,7 @@
 """Memory that does not suffice is reported before the first step, with what to set; trying it changes nothing. How long an
 update takes is measured before the recipe chooses for given minutes."""
 
-import math
 import os
-import threading
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +9,18 @@ import pytest
 import torch
 from tiny_trainer import options, trainer_of
 
-from mt_cli import build, device
+from mt_cli import device
 from mt_cli.build import prepare
 from mt_cli.config import Config, given_keys
-from mt_cli.config_file import complete, config_of, load_config
+from mt_cli.config_file import complete, config_of
 from mt_cli.data.batching import epoch_batches, make_batch
 from mt_cli.decoding.translator import Translator
-from mt_cli.errors import TrainingError, is_out_of_memory
+from mt_cli.errors import is_out_of_memory
 from mt_cli.recipe import CorpusFacts, choose
-from mt_cli.run.checkpoint import load_checkpoint
 from mt_cli.run.run_dir import RunDir
 from mt_cli.training import memory, update
 from mt_cli.training.memory import update_seconds
-from mt_cli.training.state import Progress, TrainingState
+from mt_cli.training.state import Progress
 from mt_cli.training.update import Updates
 
 FULL = RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 12345 bytes.")
@@ -63,7 +59,7 @@ def test_the_batches_tried_are_the_largest(tiny, memory_for):
         assert max(map(size, tried)) == max(map(size, every))
     tried = memory_for(10**9)
     trainer = trainer_of(tiny / "both", "training.both_directions=0.5", "training.r_drop=1")
-    build.try_memory(trainer)
+    memory.try_largest_batches(trainer.state, trainer.data.train)
     largest = memory.largest_batches(trainer.data.train, trainer.state.settings, 0)
     batches = [make_batch(trainer.data.train, indices) for indices in largest]
     forth, back = ([getattr(batch, name).numel() for batch in batches] for name in ("tgt_out", "src_ids"))
@@ -80,67 +76,19 @@ def test_too_large_a_batch_is_reported_before_the_first_step(mt, tiny, memory_fo
     assert mt("train", "tiny.yaml", *advised).code == 0, "nothing was trained yet, so the run may be begun otherwise"
 
 
-@pytest.mark.parametrize("also", [(), ("training.optimizer=muon", "training.batch_tokens=auto")])
+@pytest.mark.parametrize("also", [(), ("training.optimizer=muon",)])
 def test_trying_changes_neither_weights_nor_random_numbers(tiny, also):
     trainer = trainer_of(tiny / "run", "model.dropout=0.5", "training.precision=bf16", *also)
     models = trainer.state.model, trainer.state.optimizer.network, trainer.state.optimizer.averaged
     before = [{name: weight.clone() for name, weight in model.state_dict().items()} for model in models]
     state = torch.get_rng_state()
-    build.try_memory(trainer)
+    memory.try_largest_batches(trainer.state, trainer.data.train)
     assert torch.equal(torch.get_rng_state(), state)
     for model, of_model in zip(models, before, strict=True):
         assert all(torch.equal(weight, of_model[name]) for name, weight in model.state_dict().items())
         assert all(weight.grad is None for weight in model.parameters())
     assert not trainer.state.optimizer.state()
     assert trainer.state.progress == Progress(max_steps=trainer.state.settings.max_steps)
-
-
-def test_auto_finds_what_fits_and_a_continued_run_keeps_it(mt, tiny, memory_for, monkeypatch):
-    monkeypatch.setattr(memory, "_AS_FAST", math.inf)  # so that the first that fits is taken
-    tried = memory_for(256 * 9 // 8)
-    short = options("training.validate_every_steps=3", "training.minutes=null")
-    auto = ["train", "tiny.yaml", *options("training.batch_tokens=auto"), *short]
-    answer = mt(*auto, *options("training.max_steps=3"))
-    assert answer.code == 0, answer.err
-    assert "training.batch_tokens: auto is 256 here" in answer.said
-    assert load_config(Path("runs/tiny/config.yaml")).training.batch_tokens == 256
-    assert tried[0] > tried[-1]
-    memory_for(10_000)  # another day there is more
-    answer = mt(*auto, *options("training.max_steps=6"))
-    assert answer.code == 0 and "continuing runs/tiny from step 3" in answer.said
-    assert not [line for line in answer.said if "batch_tokens" in line]
-    assert load_config(Path("runs/tiny/config.yaml")).training.batch_tokens == 256
-    given = options("training.batch_tokens=256", "training.max_steps=6")
-    assert mt("train", "tiny.yaml", "--run-dir", "whole", *short, *given).code == 0
-    mine, theirs = (load_checkpoint(RunDir(Path(name)).find_checkpoint("last")) for name in ("runs/tiny", "whole"))
-    assert all(torch.equal(weight, mine["model"][name]) for name, weight in theirs["model"].items())
-
-
-@pytest.mark.parametrize(
-    ("speeds", "expected"),
-    [
-        ({16384: 100.0, 8192: 99.0, 4096: 96.0, 2048: 90.0}, 4096),  # and none of the smaller ones is tried
-        ({16384: 100.0, 8192: 110.0, 4096: 108.0, 2048: 105.0, 1024: 104.0}, 2048),
-        ({}, 0),
-    ],
-)
-def test_auto_takes_the_smallest_batches_that_are_about_as_fast_as_any(tiny, monkeypatch, speeds, expected):
-    """Each size is tried in a thread of its own: oneDNN refuses to a thread what it has refused to it once."""
-    trainer, limits, thread = trainer_of(tiny / "run", "training.batch_tokens=auto"), [], threading.local()
-
-    def attempt(state: TrainingState, *rest: Any, is_timed: bool) -> float:
-        n_tokens = state.settings.batch_tokens * 8 // 9
-        if n_tokens not in speeds or hasattr(thread, "is_refused"):
-            thread.is_refused = True
-            raise RuntimeError("could not create a primitive")
-        return speeds[n_tokens]
-
-    monkeypatch.setattr(memory, "try_largest_batches", attempt)
-    monkeypatch.setattr(memory, "memory_limit", lambda device, share: limits.append(share))
-    with nullcontext() if speeds else pytest.raises(TrainingError, match=r"even at training\.batch_tokens 64"):
-        memory.find_batch_tokens(trainer.state, trainer.data.train)
-        assert trainer.state.config.training.batch_tokens == expected
-    assert limits == [0.5]
 
 
 def test_memory_that_ends_later_is_reported(mt, tiny, monkeypatch):
@@ -187,7 +135,7 @@ def test_the_limit_is_lifted_again(monkeypatch):
     resource = pytest.importorskip("resource")
     before = resource.getrlimit(resource.RLIMIT_AS)
     monkeypatch.setattr(device, "available_memory", lambda: 1 << 28)
-    with device.memory_limited(device.memory_limit(torch.device("cpu"))), pytest.raises(RuntimeError) as caught:
+    with device.memory_limited(torch.device("cpu")), pytest.raises(RuntimeError) as caught:
         torch.ones(1 << 28)
     assert is_out_of_memory(caught.value)
     assert resource.getrlimit(resource.RLIMIT_AS) == before
@@ -214,7 +162,7 @@ FACTS = CorpusFacts(3_000, 3_000, 120_000, 80, 1.0)
 
 
 def test_any_config_is_timed(monkeypatch):
-    assert 0 < update_seconds(recipe("training.batch_tokens=auto"), FACTS) < float("inf")
+    assert 0 < update_seconds(recipe(), FACTS) < float("inf")
     overrides = ["training.batch_tokens=48", "tokenizer.joint=false"]
     small = min(update_seconds(recipe(*overrides), FACTS) for _ in range(3))  # other work may interrupt
     assert 0 < small < update_seconds(recipe(*overrides, "model.n_encoder_layers=24"), FACTS) < float("inf")

@@ -23,8 +23,7 @@ from mt_cli.decoding.translator import Translator
 from mt_cli.export.offline import FOLDER, SCRIPTS, _pieces, data_of, page_of, write_offline
 from mt_cli.model.transformer import Transformer
 from mt_cli.run.checkpoint import LoadedModel, load_model
-from mt_cli.run.directions import directions_of
-from mt_cli.run.run_dir import RunDir
+from mt_cli.run.run_dir import RunDir, directions_of
 
 NODE = shutil.which("node")
 LINES = [

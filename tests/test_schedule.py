@@ -11,9 +11,9 @@ from sacrebleu.metrics import CHRF
 
 from mt_cli.config import TrainingConfig
 from mt_cli.evaluation.baselines import Judgement, judge
+from mt_cli.training.metrics_log import Point, learning_curve, verdict
 from mt_cli.training.schedule import Plan, all_phases, learning_rate, phase, plan_steps, seconds_left, weight_decay
 from mt_cli.training.state import Speed
-from mt_cli.training.verdict import Point, learning_curve, verdict
 
 SCHEDULES = ["inverse_sqrt", "noam", "cosine", "linear", "constant"]
 PEAK, WARMUP, STEPS = 2e-3, 40, 400

@@ -18,8 +18,7 @@ from mt_cli.decoding.translator import Translator
 from mt_cli.evaluation.baselines import memory_of
 from mt_cli.explain.doubts import explain_lines
 from mt_cli.explain.report import RunReport, rarities
-from mt_cli.run.directions import Direction
-from mt_cli.run.run_dir import RunDir
+from mt_cli.run.run_dir import Direction, RunDir
 
 TRAIN, DEV = ["mbaẽ ko’ã peteĩ mitã " * 20] * 20, ["mbaê ko'â peteî mitâ " * 20]
 PAD = "e s t a u r n i o " * 6000

@@ -33,13 +33,13 @@ from mt_cli.data.dataset import Mixture
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import CheckpointError, Interrupted, RunDirError, TrainingError
 from mt_cli.evaluation.metrics import Scores, mean_loss
+from mt_cli.processes import StopSignals
 from mt_cli.run.checkpoint import build_model, load_checkpoint, load_model, save_checkpoint
 from mt_cli.run.run_dir import RunDir
-from mt_cli.training import checkpoints as resume
 from mt_cli.training import loop, metrics_log, update, validation
 from mt_cli.training import optimizer as optimizer_module
+from mt_cli.training import state as resume
 from mt_cli.training.optimizer import Optimizer, muon_step, orthogonalized
-from mt_cli.training.signals import StopSignals
 from mt_cli.training.update import Updates
 
 SHORT = ["training.max_steps=84", "training.validate_every_steps=12", "model.dropout=0.2", "training.batch_tokens=256"]

@@ -241,8 +241,7 @@ def test_the_switches_of_post_001_give_the_logits_and_all_attention_weights_of_i
     is_token = batch.tgt_in != PAD_ID
     torch.testing.assert_close(logits[is_token], expected_logits[is_token], rtol=0, atol=FLOAT32)
     of_queries = [batch.src_ids != PAD_ID, is_token, is_token]
-    found_weights = (weights.encoder, weights.decoder, weights.cross)
-    for found, expected, is_query in zip(found_weights, expected_weights, of_queries, strict=True):
+    for found, expected, is_query in zip(weights, expected_weights, of_queries, strict=True):
         assert len(found) == len(expected) == 2
         for layer, their_layer in zip(found, expected, strict=True):
             rows, their_rows = layer.transpose(1, 2)[is_query], their_layer.transpose(1, 2)[is_query]
@@ -469,11 +468,9 @@ def test_the_weights_of_every_layer_are_returned_and_change_no_logit(switches, m
     hidden, weights = model.forward_with_weights(*batch)
     torch.testing.assert_close(model.project(hidden), logits_of(model, *batch), rtol=0, atol=FLOAT32)
     n, n_src, n_tgt = len(batch.src_ids), batch.src_ids.size(1), batch.tgt_in.size(1)
-    for found, shape, mask in (
-        (weights.encoder, (n, 2, n_src, n_src), batch.src_mask),
-        (weights.decoder, (n, 2, n_tgt, n_tgt), batch.tgt_mask),
-        (weights.cross, (n, 2, n_tgt, n_src), batch.src_mask),
-    ):
+    shapes = (n, 2, n_src, n_src), (n, 2, n_tgt, n_tgt), (n, 2, n_tgt, n_src)
+    masks = batch.src_mask, batch.tgt_mask, batch.src_mask
+    for found, shape, mask in zip(weights, shapes, masks, strict=True):
         assert len(found) == 2
         for layer in found:
             assert layer.shape == shape and layer.masked_select(~mask).eq(0).all()
@@ -500,7 +497,7 @@ def test_a_row_of_nothing_but_padding_gives_no_nan_and_disturbs_no_other(switche
         hidden, weights = model.forward_with_weights(src_ids, padding_mask(src_ids), tgt_in, tgt_mask)
         logits = model.project(hidden)
         assert logits.isfinite().all()
-        assert not any(layer[2:].any() for layer in (*weights.encoder, *weights.decoder, *weights.cross))
+        assert not any(layer[2:].any() for of_layers in weights for layer in of_layers)
         loss = (logits * (tgt_in != PAD_ID)[..., None]).square().sum()
         found.append([loss, *torch.autograd.grad(loss, list(model.parameters()))])
     for without, with_empty_row in zip(*found, strict=True):

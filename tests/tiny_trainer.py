@@ -12,10 +12,10 @@ from mt_cli.config import Config
 from mt_cli.config_file import load_config
 from mt_cli.data.tokenizer import Tokenizer
 from mt_cli.decoding.translator import Translator
+from mt_cli.processes import StopSignals
 from mt_cli.run.checkpoint import build_model
 from mt_cli.run.run_dir import PairFiles, RunDir
 from mt_cli.training.loop import Trainer
-from mt_cli.training.signals import StopSignals
 
 
 def options(*overrides: str) -> list[str]:

@@ -29,12 +29,11 @@ from mt_cli.decoding.translator import Translator
 from mt_cli.device import choose_device, fast_float32_products
 from mt_cli.errors import ConfigError, DataError, RunDirError
 from mt_cli.files import make_folder, read_inside, write_bytes
+from mt_cli.processes import StopSignals
 from mt_cli.recipe import FactsCounter, choose
-from mt_cli.run.directions import describe_directions, directions_of
 from mt_cli.run.manifest import Made, Product, sha256_of_json
-from mt_cli.run.run_dir import RunDir
-from mt_cli.training.signals import StopSignals
-from mt_cli.training.verdict import best_of, learning_curve
+from mt_cli.run.run_dir import RunDir, describe_directions, directions_of
+from mt_cli.training.metrics_log import best_of, learning_curve
 
 log = logging.getLogger(__name__)
 
@@ -152,7 +151,7 @@ class Selection:
         if reverse is not None and same is not None:
             self._tokenizer = reverse.load_tokenizer(reverse.load_config().tokenizer.joint)
             self._src_characters.update(*same.spellings()[0].values())
-            held_out += map(iter, same.cut_sets().values())
+            held_out += map(iter, same.held_out_pairs().values())
         self._near_held_out = NearIndex([letters(pair.tgt) for pair in chain(*held_out)])
         self._finder = FaultFinder(sample.pairs, data.src_lang, data.tgt_lang)
 
@@ -209,7 +208,7 @@ class BackTranslation:
         self.config, self.run, self.reverse, self.text, self.signals = config, run, reverse, text, signals
         self.files = [Path(file) for file in run.of_pair(config.data, config.data).made_files("synthetic")]
 
-    def make(self, train_reverse: Callable[[Config, RunDir], None]) -> float:
+    def make(self, train_reverse: Callable[[Config, Path], None]) -> float:
         """Makes the synthetic pairs; returns the seconds they took, in all starts. Raises DataError and RunDirError."""
         run, text, data = self.run, self.text, self.config.data
         made, is_made = run.manifest.products.get("synthetic"), bool(run.steps())
@@ -220,7 +219,7 @@ class BackTranslation:
             if next(selection.lines(report), None) is None:  # before time is spent on it
                 raise self._no_line_of_use(report.dropped | selection.left_out)
             log.info(f"first trains the reverse model, {data.tgt_lang} to {data.src_lang}: {self.reverse.path}")
-            train_reverse(reverse_config(self.config, self.reverse), self.reverse)
+            train_reverse(reverse_config(self.config, self.reverse), self.reverse.path)
             if self.signals.is_stopping:
                 self.signals.stop(f"stopped after training {self.reverse.path}")
             self.signals.is_saving_needed = False
@@ -282,8 +281,7 @@ class BackTranslation:
         return self._join(blocks, self._translate(blocks, reverse, seconds))
 
     def _translate(self, blocks: _Blocks, reverse: RunDir, seconds: float) -> float:
-        """Translates blocks in random order, until all are done or it is time to train. Returns `seconds`, with those
-        added."""
+        """Translates blocks in random order, until all are done or it is time to train; returns all `seconds`."""
         data, training, signals = self.config.data, self.config.training, self.signals
         device, end = choose_device(training.device), 60 * translated_share(self.text) * (training.minutes or math.inf)
         translator = Translator.load(reverse.path, device=str(device), to=f"{data.tgt_lang}-{data.src_lang}")

@@ -7,26 +7,22 @@ from collections.abc import Callable, Iterator
 from itertools import compress, islice
 from operator import methodcaller
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import torch
 
-from mt_cli.config import Config, DataConfig, SeveralPairs, given_keys
+from mt_cli.config import Config, SeveralPairs, given_keys
 from mt_cli.config_file import complete
 from mt_cli.data.corpus import SentencePair, TrainingText
-from mt_cli.data.spelling import Spellings
 from mt_cli.data.tokenizer import Tokenizer, extend_tokenizer
 from mt_cli.errors import ConfigError, DataError, RunDirError
 from mt_cli.files import make_folder, sha256_of_file, write_atomically
 from mt_cli.model.transformer import Transformer
 from mt_cli.run.checkpoint import load_model
 from mt_cli.run.manifest import Made
-from mt_cli.run.run_dir import PairFiles, RunDir
+from mt_cli.run.run_dir import PairFiles, RunDir, directions_of
 
 log = logging.getLogger(__name__)
-
-Sets = dict[str, list[SentencePair]]  # dev and test sets, by name
 
 _N_NAMED = 8  # weights, in a message
 _N_REMEMBERED = 1_000_000  # pairs; bounds memory at about 100 MB
@@ -146,49 +142,28 @@ def spelling_ids(old: Tokenizer, new: Tokenizer, is_src: bool) -> list[list[int]
 # The sets and the text -----------------------------------------------------------------------------------------------
 
 
-class SamePair(NamedTuple):
-    """What another run has of the language pair of this one, in either direction."""
-
-    run: RunDir
-    data: DataConfig
-    files: PairFiles
-    is_exchanged: bool  # from target to source
-
-    def spellings(self) -> Spellings:
-        """How it reads source and target."""
-        src, tgt = self.files.spellings()
-        return (tgt, src) if self.is_exchanged else (src, tgt)
-
-    def cut_sets(self) -> Sets:
-        """The sets that it cut from its training text; none where its config names them."""
-        sets = self.files.held_out_pairs() if self.data.dev is None else {}
-        if self.is_exchanged:
-            return {name: [pair._replace(src=pair.tgt, tgt=pair.src) for pair in pairs] for name, pairs in sets.items()}
-        return sets
-
-    def known_pairs(self) -> set[int]:
-        """Hashes of pairs it was trained on, where its config names the dev set: held out they would score too high."""
-        if self.data.dev is None or self.run.is_imported:
-            return set()
-        pairs = islice(TrainingText(self.data).read(on_bad_line="skip"), _N_REMEMBERED)
-        try:
-            return {hash(pair[1::-1] if self.is_exchanged else pair[:2]) for pair in pairs}
-        except DataError as error:
-            why = "has no training text any more, so sentences may be held out that it was trained on"
-            log.warning(f"{self.run.path} {why}, and score too high ({error}); give --dev and --test of your own")
-            return set()
-
-
-def same_pair(other: RunDir | None, config: Config) -> SamePair | None:
-    """`config`: of one language pair. None where the other run translates between other languages."""
+def same_pair(other: RunDir | None, config: Config) -> PairFiles | None:
+    """What another run keeps of the language pair of `config`, in either direction. None where it translates others."""
     if other is None:
         return None
     theirs, own = other.load_config().data, (config.data.src_lang, config.data.tgt_lang)
     pairs = [pair for pair in theirs.directions if (pair.src_lang, pair.tgt_lang) in (own, own[::-1])]
-    data = max(pairs, key=lambda pair: pair.name == config.data.name, default=None)
-    if data is None:
-        return None
-    return SamePair(other, data, other.of_pair(theirs, data), (data.src_lang, data.tgt_lang) != own)
+    pair = max(pairs, key=lambda pair: pair.name == config.data.name, default=None)
+    return None if pair is None else other.of_pair(theirs, pair, (pair.src_lang, pair.tgt_lang) != own)
+
+
+def known_pairs(files: PairFiles) -> set[int]:
+    """Hashes of pairs a run was trained on, where its config names the dev set: held out they would score too high."""
+    folder = files.manifest.folder
+    if files.pair.dev is None or RunDir(folder).is_imported:
+        return set()
+    pairs = islice(TrainingText(files.pair).read(on_bad_line="skip"), _N_REMEMBERED)
+    try:
+        return {hash(pair[1::-1] if files.is_exchanged else pair[:2]) for pair in pairs}
+    except DataError as error:
+        why = "has no training text any more, so sentences may be held out that it was trained on"
+        log.warning(f"{folder} {why}, and score too high ({error}); give --dev and --test of your own")
+        return set()
 
 
 def known_characters(parent: RunDir | None, language: str) -> set[str]:
@@ -196,11 +171,8 @@ def known_characters(parent: RunDir | None, language: str) -> set[str]:
     if parent is None:
         return set()
     config = parent.load_config()
-    profiles = [
-        parent.of_pair(config.data, pair).load_profile(is_reverse=pair.tgt_lang == language)
-        for pair in config.data.directions
-        if language == pair.src_lang or (language == pair.tgt_lang and config.training.both_directions == 1)
-    ]
+    ways = [one for one in directions_of(config) if one.data.src_lang == language]
+    profiles = [parent.of_pair(config.data, one.pair).load_profile(one.is_reverse) for one in ways]
     return set().union(*(profile.characters for profile in profiles if profile is not None))
 
 
@@ -218,18 +190,14 @@ def rehearse(config: Config, run: RunDir) -> None:
 
 def _rehearsed(config: Config, run: RunDir, parent: RunDir | None) -> Made:
     nothing, share, own = Made(facts={"n_pairs": 0}), config.training.rehearsal, run.of_pair(config.data, config.data)
-    if parent is None or parent.is_imported or not share:
-        return nothing
-    of_parent = parent.load_config().data
-    theirs = next((pair for pair in of_parent.directions if pair.name == config.data.name), None)
-    if theirs is None:
+    files = same_pair(parent, config)
+    if parent is None or files is None or files.is_exchanged or parent.is_imported or not share:
         return nothing
     data = own.training_data()
     corpora = [corpus for corpus in data.corpora if corpus.files != own.made_files("rehearsal")]  # of an earlier start
     text = TrainingText(data.model_copy(update={"train": corpora}))
     n_new = sum(corpora[pair.corpus].weight for pair in text.read())
     n_wanted = round(share / (1 - share) * n_new)
-    files = parent.of_pair(of_parent, theirs)
     try:
         n_theirs = sum(1 for _ in _learnt_pairs(files))
     except (DataError, RunDirError) as error:

@@ -1,5 +1,4 @@
-"""Further training pairs, made from those of the text, with what people write and the text has not: spans, typing errors, and
-translations of a glossary."""
+"""Further training pairs, made from those of the text: with spans, typing errors, and translations of a glossary."""
 
 import random
 import re
@@ -52,8 +51,7 @@ def word_links(pairs: Sequence[SentencePair]) -> list[list[tuple[str, str]]]:
 
 
 def _with_spans(pair: SentencePair, links: list[tuple[str, str]], rng: random.Random) -> tuple[str, str]:
-    """Symbols of spans in the place of, or before, the two words of one link or more, in the order of the source: so it
-    is learnt where such a symbol belongs in a translation."""
+    """Symbols of spans in the place of, or before, the two words of one link or more: it is learnt where they belong."""
     if held(pair.src) or not links:
         return pair.src, pair.tgt
     places, n_wanted = (unit_places(pair.src), unit_places(pair.tgt)), 1

@@ -42,7 +42,7 @@ def export(
 
     from mt_cli.decoding.translator import Translator
     from mt_cli.run.checkpoint import load_model
-    from mt_cli.run.directions import choose_direction, describe_directions, directions_of
+    from mt_cli.run.run_dir import choose_direction, describe_directions, directions_of
 
     config = run_dir.load_config()
     try:

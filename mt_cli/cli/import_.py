@@ -30,7 +30,7 @@ def import_(
         raise UsageError(f"{run} exists already; delete it or choose another RUN")
 
     from mt_cli.export.import_marian import import_marian
-    from mt_cli.training.signals import command_line
+    from mt_cli.processes import command_line
 
     catch_ctrl_c()
     with new_folder(run) as unfinished:

@@ -22,7 +22,7 @@ from mt_cli.processes import n_processes
 from mt_cli.run.run_dir import RunDir
 
 if TYPE_CHECKING:
-    from mt_cli.training.signals import StopSignals
+    from mt_cli.processes import StopSignals
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ def train(
 
     --set training.seed=1,2,3 trains three runs one after the other, runs/es-gn-seed-1 and so on, and compares them.
     """
-    from mt_cli.training.signals import StopSignals
+    from mt_cli.processes import StopSignals
 
     began = time.monotonic()
     given = {"clean": clean, "monolingual": monolingual, "words": words, "in-domain": in_domain}

@@ -27,8 +27,7 @@ from mt_cli.decoding.beam import Constraints, beam_search
 from mt_cli.decoding.greedy import Hypothesis, SearchModel, greedy_search, next_log_probs, refuse_nan
 from mt_cli.decoding.terms import TERM_WIDTH, Phrase, TermBeams
 from mt_cli.errors import UsageError
-from mt_cli.model.decoder_state import DecoderState
-from mt_cli.model.inference import InferenceModel
+from mt_cli.model.inference import DecoderState, InferenceModel
 from mt_cli.model.transformer import Transformer
 
 _MAX_LOGITS = 1 << 22  # at a time: those of a whole batch would take more memory than a training step

@@ -27,8 +27,7 @@ from mt_cli.errors import CheckpointError, UsageError
 from mt_cli.model.inference import InferenceModel
 from mt_cli.model.transformer import Transformer
 from mt_cli.run.checkpoint import load_model
-from mt_cli.run.directions import choose_direction
-from mt_cli.run.run_dir import RunDir
+from mt_cli.run.run_dir import RunDir, choose_direction
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 

@@ -15,8 +15,7 @@ from mt_cli.data.corpus import SentencePair, TrainingText
 from mt_cli.data.normalize import normalize, words
 from mt_cli.data.spelling import Respelling, Spelling
 from mt_cli.errors import DataError
-from mt_cli.run.directions import Direction
-from mt_cli.run.run_dir import RunDir
+from mt_cli.run.run_dir import Direction, RunDir
 
 _ABOVE_COPY = 5.0  # chrF; words that both languages share move it by as much
 _ABOVE_CONSTANT = 2.5  # chrF; sentences of a dev set in another order have at most 1.7 more, in seven languages

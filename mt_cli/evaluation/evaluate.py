@@ -26,9 +26,8 @@ from mt_cli.evaluation.metrics import bleu_tokenizer, count_texts, language_of_s
 from mt_cli.evaluation.robustness import changed_sets, held
 from mt_cli.evaluation.tables import as_table
 from mt_cli.run.checkpoint import load_model
-from mt_cli.run.directions import Direction, choose_direction, directions_of
 from mt_cli.run.logs import commit
-from mt_cli.run.run_dir import RunDir
+from mt_cli.run.run_dir import Direction, RunDir, choose_direction, directions_of
 
 log = logging.getLogger(__name__)
 

@@ -44,7 +44,7 @@ def attention_maps(translator: Translator, part: Part) -> AttentionMaps:
     tgt_in = [BOS_ID, *tgt_ids[:-1]]
     inputs = (*source_batch([src_ids]), torch.tensor([tgt_in]), subsequent_mask(len(tgt_in)))
     _, weights = translator.model.forward_with_weights(*(tensor.to(translator.device) for tensor in inputs))
-    encoder, decoder, cross = (torch.cat(w).float().cpu() for w in (weights.encoder, weights.decoder, weights.cross))
+    encoder, decoder, cross = (torch.cat(of_layers).float().cpu() for of_layers in weights)
     return AttentionMaps(
         source=tokenizer.decode_src(src_ids).translate(_SHOWN),
         translation=tokenizer.decode_tgt(part.hypotheses[0].ids).translate(_SHOWN),

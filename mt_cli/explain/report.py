@@ -26,11 +26,9 @@ from mt_cli.explain.attention import attention_maps
 from mt_cli.explain.estimate import explain_estimated, load_estimate
 from mt_cli.explain.page import refuse_page, safe_json, write_page
 from mt_cli.files import read_inside
-from mt_cli.run.directions import Direction, describe_directions, directions_of, target_option
-from mt_cli.run.run_dir import RunDir
-from mt_cli.training.metrics_log import format_duration
+from mt_cli.run.run_dir import Direction, RunDir, describe_directions, directions_of, target_option
+from mt_cli.training.metrics_log import format_duration, learning_curve, verdict
 from mt_cli.training.state import FAR_ABOVE
-from mt_cli.training.verdict import learning_curve, verdict
 
 _MARK = b'<meta name="generator" content="mt report">'  # of a page that may be written again
 _N_ATTENDED = 8  # sentences of each kind whose attention is in the page

@@ -22,8 +22,8 @@ from mt_cli.decoding.search import Request, usual_batch_size
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import UsageError, missing_extra
 from mt_cli.export.marian import FORBIDDEN_BIAS, write_tokenizer
-from mt_cli.model.embeddings import Embeddings
 from mt_cli.model.positions import SinusoidPositions
+from mt_cli.model.transformer import Embeddings
 
 _SUPPORTED = {"beam_size", "n_best", "length_penalty", "max_length_ratio", "batch_size"}
 

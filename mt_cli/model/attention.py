@@ -92,25 +92,24 @@ class MultiHeadAttention(nn.Module):
         self.w_v = nn.Linear(d_model, n_heads * self.value_dim, bias=bias)
         self.w_o = nn.Linear(n_heads * self.value_dim, d_model, bias=bias)
         self.dropout = Dropout(dropout)
-        self.positions, self.has_bias = positions, positions is not None and positions.has_bias
+        self.positions = positions
 
     def forward(
         self, query: Tensor, key: Tensor, value: Tensor, mask: Mask = None, return_weights: bool = False
     ) -> tuple[Tensor, Tensor | None]:
-        """query (B,T,D), key and value (B,S,D), mask broadcast to (B,H,T,S) -> output (B,T,D) and, if
-        `return_weights`, the weights (B,H,T,S)."""
+        """query (B,T,D), key and value (B,S,D), mask broadcast to (B,H,T,S) -> output (B,T,D) and the weights (B,H,T,S)."""
         first = (mask.queries.positions, mask.keys.positions) if isinstance(mask, PackedMask) else (0, 0)
         query = self.split_heads(self.apply_positions(self.w_q(query), first[0]))  # (B,H,T,K)
         key = self.split_heads(self.apply_positions(self.w_k(key), first[1]))  # (B,H,S,K)
         value = self.split_heads(self.w_v(value))  # (B,H,S,V)
-        bias = self.bias(_positions(first[0], query), _positions(first[1], key)) if self.has_bias else None
+        bias = None
+        if self.positions is not None and self.positions.has_bias:
+            queries, keys = (torch.arange(x.size(2), device=x.device) for x in (query, key))
+            if isinstance(mask, PackedMask):
+                queries, keys = mask.queries.positions, mask.keys.positions
+            bias = self.positions.bias(queries, keys)
         output, weights = attend(query, key, value, mask, self.temperature, self.dropout, return_weights, bias=bias)
         return self.w_o(self.concat_heads(output)), weights
-
-    def bias(self, queries: Tensor, keys: Tensor) -> Tensor:
-        """That of the position encoding, (H,T,S), for queries at positions (T) and keys at positions (S)."""
-        assert self.positions is not None
-        return self.positions.bias(queries, keys)
 
     def apply_positions(self, x: Tensor, first: int | Tensor = 0) -> Tensor:
         """Queries or keys (B,T,H*K), the first of T at position `first`, or all at positions (T) -> (B,T,H*K)."""
@@ -125,11 +124,6 @@ class MultiHeadAttention(nn.Module):
     def concat_heads(self, x: Tensor) -> Tensor:
         """(B,H,T,V) -> (B,T,H*V), the inverse of `split_heads`."""
         return x.transpose(1, 2).flatten(2)
-
-
-def _positions(given: int | Tensor, x: Tensor) -> Tensor:
-    """Those of x (B,H,T,K): as given, or counted from 0."""
-    return given if isinstance(given, Tensor) else torch.arange(x.size(2), device=x.device)
 
 
 # Sentences that stand in one row, one after another without padding ------------------------------------------------------
@@ -165,8 +159,7 @@ Mask = Tensor | PackedMask | None
 
 
 def attend_packed(query: Tensor, key: Tensor, value: Tensor, mask: PackedMask, temperature: float) -> Tensor:
-    """The same for sentences in one row: query (1,H,T,K), key (1,H,S,K), value (1,H,S,K) -> output (1,H,T,K). The kernel
-    goes from sentence to sentence, so that no pair of sentences costs anything."""
+    """The same for sentences in one row: query (1,H,T,K), key (1,H,S,K), value (1,H,S,K) -> output (1,H,T,K)."""
     from torch.nn.attention.varlen import varlen_attn
 
     query, key, value = (x.squeeze(0).transpose(0, 1) for x in (query, key, value))  # (T or S,H,K) each
@@ -196,5 +189,5 @@ def has_packed_kernel(attention: MultiHeadAttention) -> bool:
         and size % 8 == 0
         and size <= 256
         and attention.dropout.n_dropped == 0
-        and not attention.has_bias
+        and not (attention.positions is not None and attention.positions.has_bias)
     )

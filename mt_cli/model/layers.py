@@ -63,27 +63,24 @@ class FeedForward(nn.Module):
     def __init__(self, d_model: int, ffn_dim: int, dropout: float = 0.0, activation: str = "relu"):
         super().__init__()
         self.activation = activation
-        self.w_1 = nn.Linear(d_model, ffn_dim)
-        self.w_2 = nn.Linear(ffn_dim, d_model)
+        self.w_1, self.w_2 = self.linear(d_model, ffn_dim), self.linear(ffn_dim, d_model)
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.w_2(self.dropout(ACTIVATIONS[self.activation](self.w_1(x))))
 
+    def linear(self, n_inputs: int, n_outputs: int) -> nn.Linear | nn.Conv1d:
+        return nn.Linear(n_inputs, n_outputs)
 
-class Conv1dFeedForward(nn.Module):
+
+class Conv1dFeedForward(FeedForward):
     """The same computed by two convolutions with kernel size 1, as the paper also describes it."""
 
-    def __init__(self, d_model: int, ffn_dim: int, dropout: float = 0.0, activation: str = "relu"):
-        super().__init__()
-        self.activation = activation
-        self.w_1 = nn.Conv1d(d_model, ffn_dim, kernel_size=1)
-        self.w_2 = nn.Conv1d(ffn_dim, d_model, kernel_size=1)
-        self.dropout = Dropout(dropout)
+    def linear(self, n_inputs: int, n_outputs: int) -> nn.Conv1d:
+        return nn.Conv1d(n_inputs, n_outputs, kernel_size=1)
 
     def forward(self, x: Tensor) -> Tensor:
-        x = x.transpose(1, 2)  # (B,D,T)
-        return self.w_2(self.dropout(ACTIVATIONS[self.activation](self.w_1(x)))).transpose(1, 2)
+        return super().forward(x.transpose(1, 2)).transpose(1, 2)  # (B,D,T) within
 
 
 def layer_norm(config: ModelConfig) -> LayerNorm:

@@ -25,10 +25,7 @@ def positions_of(config: ModelConfig) -> Positions:
 
 
 class Positions(nn.Module):
-    """No encoding at all, and the three methods of which a subclass overrides one.
-
-    Tables are buffers: they move with the model, are not trained, and are not saved, since a formula makes them.
-    """
+    """No encoding at all, and the three methods of which a subclass overrides one. Tables are buffers that are not saved."""
 
     in_self_attention, in_cross_attention = False, False  # whether the two methods for attention are called there
     has_bias = False  # whether `bias` is one of them
@@ -43,8 +40,7 @@ class Positions(nn.Module):
         return tokens * scale
 
     def apply_to_heads(self, x: Tensor, first: int | Tensor = 0) -> Tensor:
-        """Queries or keys (B,T,H*K split into H,K), the first of T at position `first`, counted from 0, or all at positions
-        (T) -> the same shape."""
+        """Queries or keys (B,T,H,K), the first at position `first`, counted from 0, or all at positions (T) -> the same shape."""
         return x
 
     def bias(self, queries: Tensor, keys: Tensor) -> Tensor:

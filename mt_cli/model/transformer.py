@@ -5,7 +5,6 @@ Shapes: B sentences, S source length, T target length, D d_model, H heads, V tar
 """
 
 import math
-from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -13,18 +12,40 @@ from torch import Tensor, nn
 
 from mt_cli.config import ModelConfig
 from mt_cli.model.attention import Mask, PackedMask
-from mt_cli.model.embeddings import Embeddings
+from mt_cli.model.dropout import Dropout
 from mt_cli.model.layers import DecoderLayer, EncoderLayer, dropout_rate, layer_norm
-from mt_cli.model.positions import positions_of
+from mt_cli.model.positions import Positions, positions_of
 
 
-@dataclass
-class AttentionWeights:
-    """How every layer attended."""
+class Embeddings(nn.Module):
+    """norm(dropout(scale * token + position)), or without the norm if `norm` is None."""
 
-    encoder: list[Tensor]  # (B,H,S,S) each
-    decoder: list[Tensor]  # (B,H,T,T)
-    cross: list[Tensor]  # (B,H,T,S)
+    def __init__(
+        self,
+        vocab_size: int,
+        d_model: int,
+        pad_id: int,
+        positions: Positions,
+        scale: float = 1.0,
+        dropout: float = 0.0,
+        norm: nn.Module | None = None,
+    ):
+        super().__init__()
+        self.pad_id, self.scale = pad_id, scale
+        self.token = nn.Embedding(vocab_size, d_model, padding_idx=pad_id)
+        self.positions = positions
+        self.norm = norm or nn.Identity()
+        self.dropout = Dropout(dropout)
+
+    def forward(self, ids: Tensor, positions: Tensor | None = None) -> Tensor:
+        """ids (B,T) -> (B,T,D). Positions (T) count from 0; by default tokens are counted, so padding has none."""
+        is_token = ids != self.pad_id
+        numbers = is_token.cumsum(-1) * is_token if positions is None else positions + 1  # (B,T): 1, 2, 3, 0, 0
+        return self.norm(self.dropout(self.positions.add_to_tokens(self.token(ids), numbers, self.scale)))
+
+    def at(self, ids: Tensor, position: int | Tensor) -> Tensor:
+        """ids (B), all at one `position`, from 0, maybe a tensor (1) -> (B,D), without dropout: a step of a search."""
+        return self.norm(self.positions.add_to_tokens(self.token(ids), position + 1, self.scale))
 
 
 class Transformer(nn.Module):
@@ -90,11 +111,11 @@ class Transformer(nn.Module):
 
     def forward_with_weights(
         self, src_ids: Tensor, src_mask: Tensor, tgt_in: Tensor, tgt_mask: Tensor
-    ) -> tuple[Tensor, AttentionWeights]:
-        """What `forward` returns, and the attention weights of every layer."""
+    ) -> tuple[Tensor, tuple[list[Tensor], list[Tensor], list[Tensor]]]:
+        """What `forward` returns, and each layer's weights: encoder (B,H,S,S), decoder (B,H,T,T), and across (B,H,T,S)."""
         memory, encoder = self.encode(src_ids, src_mask, return_weights=True)
         hidden, decoder, cross = self.decode(tgt_in, tgt_mask, memory, src_mask, return_weights=True)
-        return hidden, AttentionWeights(encoder, decoder, cross)
+        return hidden, (encoder, decoder, cross)
 
     def encode(self, src_ids: Tensor, src_mask: Mask, return_weights: bool = False) -> tuple[Tensor, list[Tensor]]:
         """The memory (B,S,D) that the decoder attends to and, if `return_weights`, each layer's (B,H,S,S)."""

@@ -32,8 +32,7 @@ from mt_cli.errors import (
 )
 from mt_cli.files import cannot_write, refuse_special_file, write_atomically
 from mt_cli.model.transformer import Transformer
-from mt_cli.run.directions import Direction
-from mt_cli.run.run_dir import RunDir
+from mt_cli.run.run_dir import Direction, RunDir
 
 FORMAT = 4
 _TYPES = {"progress": dict, "config": dict, "manifest_sha256": str, "weights": str}
@@ -70,8 +69,7 @@ def load_checkpoint(file: Path) -> dict[str, Any]:
 
 
 def load_foreign_weights(file: Path) -> dict[str, Any]:
-    """Another library's tensors by name, from safetensors or torch. Raises CheckpointError, or UsageError without
-    safetensors."""
+    """Another library's tensors by name. Raises CheckpointError, or UsageError without safetensors."""
     refuse_special_file(file)
     if file.suffix == ".safetensors":
         try:
@@ -148,8 +146,7 @@ def refuse_other_run(content: dict[str, Any], config: Config, run: RunDir, names
 
 
 def refuse_other_weights(model: Transformer, weights: dict[str, Any], file: Path) -> None:
-    """Raises CheckpointError when names or shapes are not the model's, or values are not finite: every translation
-    would be blank."""
+    """Raises CheckpointError when names or shapes are not the model's, or values are not finite."""
     expected = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     found = {name: shape_of(weight) for name, weight in weights.items()}
     for name in sorted(expected.keys() | found.keys(), key=str):

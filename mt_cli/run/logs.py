@@ -67,10 +67,6 @@ class RunLogs:
                 os.truncate(file, wanted)
         return damages
 
-    def empty(self) -> None:
-        for file in filter(Path.exists, self.files):
-            os.truncate(file, 0)
-
 
 def versions() -> dict[str, str]:
     found = {"python": platform.python_version(), **dict.fromkeys(_PACKAGES, "not installed")}

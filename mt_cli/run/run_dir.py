@@ -1,4 +1,4 @@
-"""The files of a run directory, which docs/guide.md lists, and what is read from them and written to them."""
+"""The files of a run directory, which docs/guide.md lists, what is read from them and written to them, and its languages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from filelock import FileLock, Timeout
 from pydantic import ConfigDict, TypeAdapter
@@ -21,8 +21,8 @@ from mt_cli.config_file import load_config, to_yaml
 from mt_cli.data.corpus import Places, SentencePair, places_in_table, read_pairs
 from mt_cli.data.reading import CorpusProfile
 from mt_cli.data.spelling import Spelling, Spellings, respelled
-from mt_cli.data.tokenizer import Tokenizer
-from mt_cli.errors import CheckpointError, RunDirError, as_typed
+from mt_cli.data.tokenizer import Tokenizer, tag_of
+from mt_cli.errors import CheckpointError, RunDirError, UsageError, as_typed
 from mt_cli.files import make_folder, open_inside, refuse_outside, refuse_special_file, write_bytes, write_text
 from mt_cli.run.manifest import Made, Manifest
 
@@ -84,9 +84,10 @@ class RunDir:
         if not self.config_file.exists():
             write_text(self.config_file, to_yaml(config, only_given=True))
 
-    def of_pair(self, data: DataConfig, pair: DataConfig) -> PairFiles:
+    def of_pair(self, data: DataConfig, pair: DataConfig, is_exchanged: bool = False) -> PairFiles:
         """What the run, whose data is `data`, keeps of one of its language pairs."""
-        return PairFiles(self.manifest, pair, self.path / pair.name if isinstance(data, SeveralPairs) else self.path)
+        folder = self.path / pair.name if isinstance(data, SeveralPairs) else self.path
+        return PairFiles(self.manifest, pair, folder, is_exchanged)
 
     def load_tokenizer(self, is_joint: bool) -> Tokenizer:
         files = [self.path / name for name in (_JOINT if is_joint else _APART)]
@@ -176,8 +177,9 @@ _SPELLINGS = TypeAdapter(dict[Literal["src", "tgt"], Spelling], config=ConfigDic
 class PairFiles:
     """What a run keeps of one language pair: in its own folder, or in one for each of several pairs."""
 
-    def __init__(self, manifest: Manifest, pair: DataConfig, folder: Path):
-        self.manifest, self.pair, self.folder = manifest, pair, folder
+    def __init__(self, manifest: Manifest, pair: DataConfig, folder: Path, is_exchanged: bool = False):
+        """`is_exchanged`: for a run that translates from target to source, which gets spellings and sets in its order."""
+        self.manifest, self.pair, self.folder, self.is_exchanged = manifest, pair, folder, is_exchanged
         self.suffix = "" if folder == manifest.folder else f" {pair.name}"  # of the names of products
         self.held_out = folder / "held_out"
         self.left_out_file = folder / "left_out.tsv"
@@ -201,9 +203,12 @@ class PairFiles:
         return [str(file) for file in files]
 
     def held_out_pairs(self) -> dict[str, list[SentencePair]]:
-        """The sets that were cut from the training text, by name."""
-        files = {name: self.files_of("held_out", name) for name in ("dev", "test")}
-        return {name: list(read_pairs(own)) for name, own in files.items() if all(Path(one).is_file() for one in own)}
+        """The sets that were cut from the training text, by name; none where the config names them."""
+        files = {} if self.pair.dev is not None else {name: self.files_of("held_out", name) for name in ("dev", "test")}
+        sets = {name: list(read_pairs(own)) for name, own in files.items() if all(Path(one).is_file() for one in own)}
+        if self.is_exchanged:
+            return {name: [pair._replace(src=pair.tgt, tgt=pair.src) for pair in own] for name, own in sets.items()}
+        return sets
 
     def save_held_out(self, sets: Mapping[str, Sequence[SentencePair]]) -> list[Path]:
         make_folder(self.held_out)
@@ -237,7 +242,8 @@ class PairFiles:
         """Characters of either side that are read as others."""
         with _damage_of(self.manifest.file):
             sides = _SPELLINGS.validate_python(self.manifest.facts(f"spelling{self.suffix}"))
-        return sides.get("src", {}), sides.get("tgt", {})
+        src, tgt = sides.get("src", {}), sides.get("tgt", {})
+        return (tgt, src) if self.is_exchanged else (src, tgt)
 
     def left_out_places(self) -> Places:
         """The places in the training text that are not trained on. Raises RunDirError when the list is damaged."""
@@ -271,13 +277,80 @@ class PairFiles:
             return CorpusProfile.model_validate_json(self.manifest.read(product, file))
 
 
+# Between which languages it translates, and which of these `--to` means ------------------------------------------------
+
+
+class Direction(NamedTuple):
+    pair: DataConfig  # of the language pair
+    is_reverse: bool = False  # from the target of the pair to its source
+
+    @property
+    def data(self) -> DataConfig:
+        """That of the pair, with the languages of this direction."""
+        src, tgt = self.pair.tgt_lang, self.pair.src_lang
+        reverse = {"src_lang": src, "tgt_lang": tgt, "bleu_tokenize": "auto", "terms": 0.0}
+        return self.pair.model_copy(update=reverse) if self.is_reverse else self.pair
+
+    @property
+    def name(self) -> str:
+        return f"{self.data.src_lang}-{self.data.tgt_lang}"
+
+
+def directions_of(config: Config) -> list[Direction]:
+    """What a run of this config learns for good."""
+    found = [Direction(pair) for pair in config.data.directions]
+    if config.training.both_directions == 1:
+        names = {one.name for one in found}
+        found += [other for one in found if (other := Direction(one.pair, True)).name not in names]
+    return found
+
+
+def tags_of(config: Config) -> list[str]:
+    """Tags of all languages that a new run of this config translates into, if only in part; none for one direction."""
+    if not isinstance(config.data, SeveralPairs) and len(directions_of(config)) == 1:
+        return []
+    pairs = config.data.directions
+    languages = [pair.tgt_lang for pair in pairs]
+    if config.training.both_directions:
+        languages += [pair.src_lang for pair in pairs]
+    return [tag_of(language) for language in dict.fromkeys(languages)]
+
+
+def choose_direction(config: Config, to: str | None, run: Path) -> Direction:
+    """The direction that `to` names, as gn or es-gn; None: the only one, or of a single pair. Raises UsageError."""
+    known, share = directions_of(config), config.training.both_directions
+    if to is None and (len(config.data.directions) == 1 or len({one.data.tgt_lang for one in known}) == 1):
+        return known[0]
+    for one in known:
+        if to is not None and to.casefold() in (one.data.tgt_lang.casefold(), one.name.casefold()):
+            return one
+    message = f"{run} translates {describe_directions(known)}"
+    if to is not None and share < 1 and to.casefold() in {one.data.src_lang.casefold() for one in known}:
+        message += f" (training.both_directions is {share:g}; a run that is trained with 1 translates both ways)"
+    elif to is not None:
+        message = f"--to {to}: {message}"
+    choices = " or ".join(dict.fromkeys(f"--to {one.data.tgt_lang}" for one in known))
+    raise UsageError(f"{message}; give {choices}")
+
+
+def target_option(config: Config) -> str:
+    """The option that says into which language, where a run needs it."""
+    targets = [pair.tgt_lang for pair in config.data.directions]
+    return f" --to {targets[0]}" if len(set(targets)) > 1 else ""
+
+
+def describe_directions(directions: list[Direction]) -> str:
+    """`en to de, en to fr and de to en`."""
+    *most, last = (f"{one.data.src_lang} to {one.data.tgt_lang}" for one in directions)
+    return f"{', '.join(most)} and {last}" if most else last
+
+
 # Its lock -------------------------------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """The folder, made if need be, for this process alone; however it ends, it is released. Raises RunDirError when
-    another process has it."""
+    """The folder, made if need be, for this process alone, however it ends. Raises RunDirError when another has it."""
     owner, lock = folder / ".owner", FileLock(folder / ".lock", timeout=0)
     try:
         for path in (*reversed(folder.parents), folder):

@@ -24,8 +24,7 @@ from mt_cli.errors import CheckpointError, DataError, RunDirError, UsageError
 from mt_cli.explain.doubts import Doubt, ExplainedLine
 from mt_cli.explain.estimate import Estimate, explain_estimated, load_estimate
 from mt_cli.run.checkpoint import load_model
-from mt_cli.run.directions import Direction, directions_of
-from mt_cli.run.run_dir import RunDir
+from mt_cli.run.run_dir import Direction, RunDir, directions_of
 
 log = logging.getLogger(__name__)
 

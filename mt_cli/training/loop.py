@@ -10,14 +10,13 @@ from collections.abc import Callable
 from mt_cli.decoding.search import usual_batch_size
 from mt_cli.device import fast_float32_products
 from mt_cli.errors import TrainingError
+from mt_cli.processes import StopSignals
 from mt_cli.run.run_dir import RunDir
-from mt_cli.training.checkpoints import Checkpoints
 from mt_cli.training.memory import advise_when_out_of_memory, smaller_batches
 from mt_cli.training.metrics_log import LOG_EVERY_STEPS, MetricsLog, format_duration
 from mt_cli.training.ranks import ALONE, Ranks
 from mt_cli.training.schedule import learning_rate, phase, plan_steps, weight_decay
-from mt_cli.training.signals import StopSignals
-from mt_cli.training.state import PreparedData, TrainingState
+from mt_cli.training.state import Checkpoints, PreparedData, TrainingState
 from mt_cli.training.update import Update, Updates
 from mt_cli.training.validation import Validation, validate
 
@@ -134,7 +133,7 @@ class Trainer:
         advice = f"while validating, at decoding.batch_size {n}; set it to {max(1, n // 2)} and start again"
         try:
             with advise_when_out_of_memory(self.state.model.device, lambda: advice):
-                return validate(self.state, self.data, lambda: self.signals.is_stopping)
+                return validate(self.state, self.data, self.signals.check)
         except FloatingPointError as error:
             raise self._diverged(self.state.progress.step, f"{error}; not saved") from None
 

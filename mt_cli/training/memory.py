@@ -5,7 +5,6 @@ import shutil
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 
 import torch
@@ -14,18 +13,16 @@ from mt_cli.config import Config, TrainingConfig
 from mt_cli.data.batching import epoch_batches
 from mt_cli.data.dataset import Mixture, TokenDataset, TokenPair
 from mt_cli.data.tokenizer import EOS_ID, PAD_ID
-from mt_cli.device import choose_device, choose_precision, fast_float32_products, memory_limit, memory_limited
+from mt_cli.device import choose_device, choose_precision, fast_float32_products, memory_limited
 from mt_cli.errors import RunDirError, TrainingError, is_out_of_memory
 from mt_cli.model.transformer import Transformer
-from mt_cli.recipe import STEP_TOKENS, CorpusFacts
+from mt_cli.recipe import CorpusFacts
 from mt_cli.run.run_dir import RunDir
-from mt_cli.training.schedule import all_phases, phase
+from mt_cli.training.schedule import all_phases
 from mt_cli.training.state import TrainingState
-from mt_cli.training.update import Update, Updates
+from mt_cli.training.update import Updates
 
 _MOST_BATCHES = 2_000  # among which the largest are looked for: a large corpus starts as fast
-_SIZES = [1 << power for power in range(15, 5, -1)]  # of batches; on small corpora larger ones learn no faster
-_AS_FAST = 0.95  # of the most target tokens a second: where larger batches gain less, more updates teach more
 _N_UPDATES, _SECONDS = 4, 5.0  # that are timed: at least two, as the first one is slower; none after this time
 
 
@@ -56,34 +53,14 @@ def smaller_batches(settings: TrainingConfig, saved_steps: list[int]) -> str:
     return f"at training.batch_tokens {n}; {in_new}{halves}, for updates of the same size{last}"
 
 
-def find_batch_tokens(state: TrainingState, dataset: Mixture) -> None:
-    """Replaces `auto` by the least number that is about as fast as any. Raises TrainingError when none fits into memory."""
-    device, chosen, fastest = state.model.device, 0, 0.0
-    limit = memory_limit(device, share=0.5)  # one for all, as the process keeps what a try has freed
-    for n_tokens in _SIZES:
-        state.use_batch_tokens(n_tokens * 9 // 8)  # since other epochs have other batches
-        if device.type != "cpu":
-            torch.get_device_module(device).empty_cache()
-        with contextlib.suppress(TrainingError), advise_when_out_of_memory(device, str):
-            with ThreadPoolExecutor(1) as thread:  # in one where oneDNN has once run out of memory, it keeps failing
-                speed = thread.submit(try_largest_batches, state, dataset, limit, is_timed=True).result()
-            if speed < _AS_FAST * fastest:
-                break
-            chosen, fastest = n_tokens, max(speed, fastest)
-    if not chosen:
-        advice = "use a smaller model, or lower data.max_length"
-        raise TrainingError(f"out of memory on {device} even at training.batch_tokens {_SIZES[-1]}; {advice}")
-    state.use_batch_tokens(chosen)
-
-
-def try_largest_batches(state: TrainingState, dataset: Mixture, limit: int | None, is_timed: bool = False) -> float:
-    """Computes gradients of the largest batches in each phase, within a `memory_limit`; returns target tokens a second
-    where it `is_timed`. Weights, moments and generators stay as they were. Raises what torch or Python raises."""
+def try_largest_batches(state: TrainingState, dataset: Mixture) -> None:
+    """Computes gradients of the largest batches in each phase, so that too little memory shows before the first step.
+    Weights, moments and generators stay as they were. Raises what torch or Python raises."""
     device, optimizer, updates = state.model.device, state.optimizer, Updates(state, dataset)
     is_new = not optimizer.state()
     generators = torch.random.fork_rng([device] if device.type == "cuda" else [])
     # With little memory torch warns that it falls back to slower algorithms.
-    with memory_limited(limit), generators, warnings.catch_warnings(action="ignore"):
+    with memory_limited(device), generators, warnings.catch_warnings(action="ignore"):
         try:
             if is_new:  # its first step takes memory for moments; at a learning rate of zero it changes no weight
                 optimizer.average_and_clip(1)
@@ -92,18 +69,13 @@ def try_largest_batches(state: TrainingState, dataset: Mixture, limit: int | Non
             for kind in all_phases(state.settings):
                 for pairs in batches:
                     updates.gradient(updates.portion([pairs], kind))
-            if not is_timed:
-                return 0.0
-            portion = updates.portion(batches[:1], phase(state.progress.step, state.settings))
-            return portion.n_tokens / _update_seconds(lambda: updates.gradient(portion), state)
         finally:
             updates.close()
             optimizer.drop_gradients(also_moments=is_new)
 
 
 def largest_batches(dataset: Mixture, training: TrainingConfig, epoch: int) -> list[list[int]]:
-    """The batches with the most target positions, source positions and pairs of these; those of other epochs are like
-    them."""
+    """The batches with the most target positions, source positions and pairs of these; other epochs have such, too."""
     sizes = dict[tuple[int, ...], tuple[int, int, int]]()
     for pairs in islice(epoch_batches(dataset, training.batch_tokens, training.seed, epoch), _MOST_BATCHES):
         n_rows, (n_src, n_tgt) = len(pairs), (int(side.max()) + 1 for side in dataset.lengths(pairs))
@@ -112,35 +84,27 @@ def largest_batches(dataset: Mixture, training: TrainingConfig, epoch: int) -> l
     return [list(pairs) for pairs in dict.fromkeys(largest)]
 
 
-def _update_seconds(compute: Callable[[], Update], state: TrainingState) -> float:
-    """Of the fastest update: what the machine can do when nothing else interrupts."""
-    seconds = list[float]()
-    while len(seconds) < 2 or (len(seconds) < _N_UPDATES and sum(seconds) <= _SECONDS):
-        began = time.perf_counter()
-        update = compute()
-        state.optimizer.step(0.0, 0.0, len(seconds) + 1, update.is_finite)
-        update.read()
-        seconds.append(time.perf_counter() - began)
-    return min(seconds[1:])
-
-
 def update_seconds(config: Config, facts: CorpusFacts) -> float:
-    """Seconds of an update with one forward pass, on random sentences of the usual length; inf without memory."""
-    device = choose_device(config.training.device)
-    n_tokens = config.training.batch_tokens or STEP_TOKENS
-    training = config.training.model_copy(update={"both_directions": 0.0, "r_drop": 0.0, "batch_tokens": n_tokens})
+    """Seconds of the fastest update with one forward pass, on random sentences of the usual length; inf without memory."""
+    device, seconds = choose_device(config.training.device), list[float]()
+    training = config.training.model_copy(update={"both_directions": 0.0, "r_drop": 0.0})
     length = min(max(2, round(facts.n_tokens / max(1, facts.n_pairs))), config.data.max_length)  # with the end symbol
-    n_pairs, vocab_size = max(1, n_tokens // length), config.tokenizer.vocab_size
+    n_pairs, vocab_size = max(1, training.batch_tokens // length), config.tokenizer.vocab_size
     try:
-        with memory_limited(memory_limit(device)), fast_float32_products(device), torch.random.fork_rng():
+        with memory_limited(device), fast_float32_products(device), torch.random.fork_rng():
             model = Transformer(config.model, vocab_size, vocab_size, PAD_ID).to(device)
             precision = choose_precision(training.precision, device)
             state = TrainingState(config.model_copy(update={"training": training}), model, *precision)
             ids = torch.randint(EOS_ID + 1, vocab_size, (n_pairs, 2, length - 1)).tolist()
             pairs = [TokenPair(src, tgt, line) for line, (src, tgt) in enumerate(ids, 1)]
-            updates = Updates(state, Mixture([TokenDataset.in_memory(pairs)]))
-            with contextlib.closing(updates):
-                return _update_seconds(updates.compute, state)
+            with contextlib.closing(Updates(state, Mixture([TokenDataset.in_memory(pairs)]))) as updates:
+                while len(seconds) < 2 or (len(seconds) < _N_UPDATES and sum(seconds) <= _SECONDS):
+                    began = time.perf_counter()
+                    update = updates.compute()
+                    state.optimizer.step(0.0, 0.0, len(seconds) + 1, update.is_finite)
+                    update.read()
+                    seconds.append(time.perf_counter() - began)
+            return min(seconds[1:])
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise

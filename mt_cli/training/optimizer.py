@@ -86,8 +86,7 @@ class Optimizer:
             self._momenta.clear()
 
     def state(self) -> dict[int, dict[str, Tensor]]:
-        """By the number of each weight: AdamW's two moments and count of steps, Muon's momentum. Empty before the first
-        step."""
+        """By the number of each weight: AdamW's moments and count of steps, Muon's momentum. Empty before the first step."""
         states = {weight: {"momentum_buffer": momentum} for weight, momentum in self._momenta.items()}
         states |= self._adamw.state
         return {i: states[weight] for i, weight in enumerate(self._weights) if states.get(weight)}

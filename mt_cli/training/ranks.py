@@ -47,7 +47,7 @@ class Ranks:
 
     def any(self, is_true: bool) -> bool:
         """Whether it is true in one of the processes."""
-        return self.added(float(is_true)) > 0 if self.n > 1 else is_true
+        return self.added(float(is_true)) > 0
 
     def added(self, number: float) -> float:
         """The sum over all processes."""
@@ -64,19 +64,16 @@ class Ranks:
         for tensor, part in zip(tensors, flat.split([tensor.numel() for tensor in tensors]), strict=True):
             tensor.copy_(part.view_as(tensor))
 
-    def refuse_difference(self, *facts: dict[str, dict[str, Any]]) -> None:
-        """Raises TrainingError when a fact, by section and name, is not the same in all processes, and names both."""
-        own = {f"{section}.{name}": value for one in facts for section, of in one.items() for name, value in of.items()}
-        of_all = [own] * self.n
-        self._together(dist.all_gather_object, of_all, own)
+    def refuse_difference(self, facts: dict[str, Any]) -> None:
+        """Raises TrainingError when a fact, by its name, is not the same in all processes; each names its own."""
+        first = self.shared(facts)
         problems = [
-            f"process {rank} has {name} {value}, process 0 has {of_all[0].get(name)}; give all the same"
-            for rank, of_process in enumerate(of_all)
-            for name, value in of_process.items()
-            if value != of_all[0].get(name)
+            f"process {self.rank} has {name} {value}, process 0 has {first.get(name)}; give all the same"
+            for name, value in facts.items()
+            if value != first.get(name)
         ]
-        if problems:
-            raise TrainingError(*(problems if self.is_first else ()))
+        if self.any(bool(problems)):
+            raise TrainingError(*problems)
 
     def _together(self, operation: Callable[..., object], *arguments: object) -> None:
         """What all processes do at the same time. Raises TrainingError where one of them is gone."""

@@ -1,6 +1,7 @@
 """What a training step does, and how many fit into a given time: pure functions of step and settings."""
 
 import math
+from bisect import bisect_right
 from typing import Annotated, Literal, NamedTuple
 
 from pydantic import ConfigDict, Field
@@ -86,28 +87,25 @@ def plan_steps(
     d_model: int,
     step: int,
     is_validated: bool,
-    seconds_left: float,
+    seconds: float,
     step_seconds: tuple[float, float],
     validation_seconds: float,
     previous: Plan | None = None,
 ) -> Plan:
-    """The plan after `step` updates, so that training ends in time with a learning rate of zero. `step_seconds`: with
-    one forward pass and with two.
+    """The plan after `step` updates for the `seconds` that are left, so that training ends in time with a learning rate of
+    zero. `step_seconds`: with one forward pass and with two.
 
     A tenth of the steps at most warm up, and there are four validations at least; both stay as the first plan for these
     minutes (`previous`) set them, or the next validation would move whenever the plan does.
     """
-    one_pass, two_pass = step_seconds
-    one_pass_share = training.both_directions if training.r_drop else 1.0  # of all steps
     validate_every = previous.validate_every_steps if previous else training.validate_every_steps
-    validation_per_step = validation_seconds / validate_every  # seconds
-    training_seconds = seconds_left - validation_seconds  # the last validation follows the last step
-    mean_step = one_pass_share * one_pass + (1 - one_pass_share) * two_pass + validation_per_step
-    n_steps = (training_seconds + step * (one_pass + validation_per_step)) / mean_step
-    if step > one_pass_share * n_steps:  # only steps with two passes are left
-        n_steps = step + training_seconds / (two_pass + validation_per_step)
-    least = step if is_validated and seconds_left <= 0 else step + 1
-    max_steps = min(max(least, int(n_steps)), _MAX_STEPS)
+
+    def seconds_to(max_steps: int) -> float:
+        keys = {"max_steps": max_steps, "validate_every_steps": validate_every}
+        return seconds_left(training.model_copy(update=keys), step, step_seconds, validation_seconds)
+
+    n_more = bisect_right(range(step + 1, _MAX_STEPS + 1), seconds, key=seconds_to)
+    max_steps = step + (n_more if is_validated and seconds <= 0 else max(1, n_more))
     return Plan(
         max_steps=max_steps,
         warmup_steps=previous.warmup_steps if previous else min(training.warmup_steps, max_steps // 10),

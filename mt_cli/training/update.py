@@ -22,8 +22,8 @@ from mt_cli.data.batching import Batch, epoch_batches, make_batch
 from mt_cli.data.dataset import Mixture
 from mt_cli.data.packing import PackedBatch, pack, packed_shape, pieces
 from mt_cli.model.attention import MultiHeadAttention, PackedMask, Packing, attend, attend_packed, has_packed_kernel
-from mt_cli.model.decoder_state import Recorder
 from mt_cli.model.dropout import seed_dropout
+from mt_cli.model.inference import Recorder
 from mt_cli.training.objective import is_fused_right, summed_loss
 from mt_cli.training.ranks import ALONE, Ranks
 from mt_cli.training.schedule import Phase, is_last_phase, phase

@@ -18,7 +18,6 @@ from mt_cli.errors import CheckpointError, Interrupted, RunDirError, TrainingErr
 from mt_cli.evaluation.baselines import judge
 from mt_cli.evaluation.metrics import bleu_tokenizer, count_texts, mean_loss, perplexity, scores_of
 from mt_cli.files import sha256_of_file
-from mt_cli.model.transformer import Transformer
 from mt_cli.run.manifest import Made
 from mt_cli.run.run_dir import RunDir
 from mt_cli.training.state import PreparedData, PreparedPair, TrainingState
@@ -37,28 +36,11 @@ _SEARCHED = ("beam_size", "length_normalization", "length_penalty", *_DEFAULTS)
 
 
 @dataclass(frozen=True)
-class PairValidation:
-    """How well a language pair is translated."""
-
-    pair: PreparedPair
-    figures: dict[str, float]  # dev_loss in nats for each target token, bleu, and those of its Judgement
-    outputs: list[str]
-
-
-@dataclass(frozen=True)
 class Validation:
     weights: str  # the candidate with the lower loss, whose scores these are
-    train_loss: float  # nats for each target token, of as many training pairs as the dev sets have
-    by_pair: list[PairValidation]
-
-    @property
-    def figures(self) -> dict[str, float]:
-        """The means of all language pairs; of several pairs also the figures of each."""
-        figures = {name: fmean(one.figures[name] for one in self.by_pair) for name in self.by_pair[0].figures}
-        figures |= {"train_loss": self.train_loss, "dev_perplexity": perplexity(figures["dev_loss"])}
-        for one in self.by_pair if len(self.by_pair) > 1 else []:
-            figures |= {f"{name} {one.pair.data.name}": value for name, value in one.figures.items()}
-        return figures
+    by_pair: list[tuple[PreparedPair, dict[str, float], list[str]]]  # with figures as below, and the translations
+    # Losses in nats for each target token, BLEU, those of its Judgement: means of all language pairs, of several also each.
+    figures: dict[str, float]
 
     def score(self, select_by: str) -> float:
         """Higher is better, whatever `select_by` is."""
@@ -68,11 +50,11 @@ class Validation:
         """Logs scores and first translations beside references. `epoch`: from 0; `best`: of `note_validation`."""
         averaged, how = (", averaged" if self.weights == "averaged" else ""), f" ({best})" if best else ""
         log.info(f"step {step}, epoch {epoch + 1}: {_format(self.figures)}{averaged}{how}")
-        for one in self.by_pair:
+        for pair, figures, outputs in self.by_pair:
             if len(self.by_pair) > 1:
-                log.info(f"  {one.pair.data.name}: {_format(one.figures)}")
-            for pair, output in zip(one.pair.dev_pairs[:n_samples], one.outputs, strict=False):
-                for line in (f"    {pair.src}", f"    -> {output}", f"     = {pair.tgt}"):
+                log.info(f"  {pair.data.name}: {_format(figures)}")
+            for one, output in zip(pair.dev_pairs[:n_samples], outputs, strict=False):
+                for line in (f"    {one.src}", f"    -> {output}", f"     = {one.tgt}"):
                     log.info(shortened(line, _COLUMNS))
 
 
@@ -80,31 +62,18 @@ def _format(figures: dict[str, float]) -> str:
     return f"dev loss {figures['dev_loss']:.3f}, BLEU {figures['bleu']:.2f}, chrF {figures['chrf']:.2f}"
 
 
-def validate(state: TrainingState, data: PreparedData, is_stopping: Callable[[], bool]) -> Validation | None:
-    """Translates dev with the candidate of the lower loss. None once `is_stopping`. Raises FloatingPointError for a NaN
-    loss."""
+def validate(state: TrainingState, data: PreparedData, check: Callable[[int], None]) -> Validation | None:
+    """Translates dev with the candidate of the lower loss. None where `check` raises Interrupted. Raises
+    FloatingPointError for a loss that is not finite."""
     candidates, n_tokens = state.candidates, state.config.training.batch_tokens
-    n_dev = sum(len(pair.dev) for pair in data.pairs)
-    sample = data.train.sample(n_dev)
+    n_dev, by_pair = sum(len(pair.dev) for pair in data.pairs), list[tuple[PreparedPair, dict[str, float], list[str]]]()
+    sample = data.train.sample(n_dev)  # as many training pairs as the dev sets have
     n_sentences = len(candidates) * n_dev + len(sample) + sum(len(pair.dev_pairs) for pair in data.pairs)
     with tqdm(total=n_sentences, desc="validating", unit="sent", leave=False, disable=None) as bar:
 
         def on_batch(n_sentences: int) -> None:
             bar.update(n_sentences)
-            if is_stopping():
-                raise Interrupted("the validation was stopped")
-
-        def translated(pair: PreparedPair, loss: float, model: Transformer) -> PairValidation:
-            tokenizer = data.tokenizer.towards(pair.data.tgt_lang)
-            of_pair = state.config.model_copy(update={"data": pair.data})
-            sources, references = [one.src for one in pair.dev_pairs], [one.tgt for one in pair.dev_pairs]
-            translator = Translator([model], tokenizer, of_pair, pair.profile)
-            found = translator.translations(sources, beam_size=1, n_best=1, on_batch=on_batch)
-            outputs = [translation.text for translation in found]
-            tokenize = bleu_tokenizer(pair.data.bleu_tokenize, pair.data.tgt_lang)
-            scores = scores_of(count_texts(outputs, [references], tokenize))
-            judged = asdict(judge(outputs, references, sources, scores.chrf))
-            return PairValidation(pair, {"dev_loss": loss, "bleu": scores.bleu, **judged}, outputs)
+            check(n_sentences)
 
         try:
             losses = {
@@ -116,12 +85,25 @@ def validate(state: TrainingState, data: PreparedData, is_stopping: Callable[[],
                 if not math.isfinite(loss):
                     raise FloatingPointError(f"dev loss is {loss}")
             weights = min(means, key=lambda name: means[name])
-            model = candidates[weights]
-            train_loss = mean_loss(model, sample, n_tokens, on_batch)
-            by_pair = [translated(*one, model) for one in zip(data.pairs, losses[weights], strict=True)]
+            train_loss = mean_loss(candidates[weights], sample, n_tokens, on_batch)
+            for pair, loss in zip(data.pairs, losses[weights], strict=True):
+                tokenizer = data.tokenizer.towards(pair.data.tgt_lang)
+                config = state.config.model_copy(update={"data": pair.data})
+                sources, references = [one.src for one in pair.dev_pairs], [one.tgt for one in pair.dev_pairs]
+                translator = Translator([candidates[weights]], tokenizer, config, pair.profile)
+                found = translator.translations(sources, beam_size=1, n_best=1, on_batch=on_batch)
+                outputs = [translation.text for translation in found]
+                tokenize = bleu_tokenizer(pair.data.bleu_tokenize, pair.data.tgt_lang)
+                scores = scores_of(count_texts(outputs, [references], tokenize))
+                judged = asdict(judge(outputs, references, sources, scores.chrf))
+                by_pair.append((pair, {"dev_loss": loss, "bleu": scores.bleu, **judged}, outputs))
         except Interrupted:
             return None
-    return Validation(weights, train_loss, by_pair)
+    figures = {name: fmean(of_pair[name] for _, of_pair, _ in by_pair) for name in by_pair[0][1]}
+    figures |= {"train_loss": train_loss, "dev_perplexity": perplexity(figures["dev_loss"])}
+    for pair, of_pair, _ in by_pair if len(by_pair) > 1 else []:
+        figures |= {f"{name} {pair.data.name}": value for name, value in of_pair.items()}
+    return Validation(weights, by_pair, figures)
 
 
 # The search ------------------------------------------------------------------------------------------------------------
@@ -151,9 +133,9 @@ def best_of(tried: Sequence[Tried]) -> Tried:
     return min(tried, key=lambda one: max(one.length, 1 / max(one.length, 1e-9)))
 
 
-def keep_search(run: RunDir, pairs: Sequence[PreparedPair], is_stopping: Callable[[], bool]) -> None:
+def keep_search(run: RunDir, pairs: Sequence[PreparedPair], check: Callable[[int], None]) -> None:
     """Writes the search that the trained run translates best with into its config, with the reason, once for each best
-    checkpoint; not where a person has set one. A failure is only logged.
+    checkpoint; not where a person has set one. A failure is only logged. `check` may raise Interrupted.
 
     A weak model's beam runs away, and chrF hides it; so the choice is by chrF1, which counts the superfluous as much as
     what is found, among the searches whose translations are as long in all as the references, give or take a tenth.
@@ -166,7 +148,7 @@ def keep_search(run: RunDir, pairs: Sequence[PreparedPair], is_stopping: Callabl
         return
     try:
         inputs = {"best checkpoint": sha256_of_file(run.find_checkpoint("best"))}
-        facts = run.manifest.product("search", inputs, {}, lambda: _choice(run, config, pairs, is_stopping)).facts
+        facts = run.manifest.product("search", inputs, {}, lambda: _choice(run, config, pairs, check)).facts
     except Interrupted:
         return
     except (OSError, RunDirError, CheckpointError, TrainingError) as error:
@@ -176,11 +158,7 @@ def keep_search(run: RunDir, pairs: Sequence[PreparedPair], is_stopping: Callabl
     run.save_config(config.model_copy(update={"decoding": config.decoding.model_copy(update=values)}))
 
 
-def _choice(run: RunDir, config: Config, pairs: Sequence[PreparedPair], is_stopping: Callable[[], bool]) -> Made:
-    def on_batch(n_sentences: int) -> None:
-        if is_stopping():
-            raise Interrupted("the choice of a search was stopped")
-
+def _choice(run: RunDir, config: Config, pairs: Sequence[PreparedPair], check: Callable[[int], None]) -> Made:
     device, metric = config.training.device, CHRF(beta=1)
     translators = [Translator.load(run.path, device=device, to=pair.data.name) for pair in pairs]
     sets = [pair.dev_pairs[:: -(-len(pair.dev_pairs) // _MAX_LINES)] for pair in pairs]
@@ -189,7 +167,7 @@ def _choice(run: RunDir, config: Config, pairs: Sequence[PreparedPair], is_stopp
         scores, n_written, n_wanted = list[float](), 0, 0
         for translator, dev in zip(translators, sets, strict=True):
             references = [pair.tgt for pair in dev]
-            hypotheses = translator.translate([pair.src for pair in dev], on_batch=on_batch, **options)
+            hypotheses = translator.translate([pair.src for pair in dev], on_batch=check, **options)
             scores.append(metric.corpus_score(hypotheses, [references]).score)
             n_written, n_wanted = n_written + sum(map(len, hypotheses)), n_wanted + sum(map(len, references))
         return Tried(options, fmean(scores), n_written / max(1, n_wanted))

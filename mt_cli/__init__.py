@@ -67,8 +67,6 @@ class Run:
         scores = f"dev BLEU {self.bleu:.1f}, chrF {self.chrf:.1f}, loss {self.loss:.3f} at step {self.step:,}"
         return f"<Run {self.path}: {scores}; .translator() translates>"
 
-    __str__ = __repr__
-
 
 def train(
     corpus: Config | Paths,

@@ -21,7 +21,7 @@ import torch
 from browser import CHROMIUM, Browser, browser
 from filelock import FileLock
 from hypothesis import HealthCheck, settings
-from nursery import ADDRESS, Nursery, nursery_in, start_server, wait_for_no_disk
+from nursery import ADDRESS, Nursery, start_server, wait_for_no_disk
 from torch import Tensor, nn
 
 from mt_cli import cli
@@ -228,24 +228,21 @@ def mt() -> Callable[..., Answer]:
     return _mt
 
 
-@pytest.fixture(scope="session")
-def mt_process() -> Iterator[Callable[..., Any]]:
+@pytest.fixture
+def mt_process() -> Callable[..., Any]:
     """The command line as a process of its own with pipes, on one thread, in the present folder.
 
     `is_forked=False`: one that Python starts anew, for what happens before and while libraries are imported.
     """
 
-    with nursery_in(Path()) if ADDRESS in os.environ else contextlib.nullcontext() as nursery:
+    def start(*arguments: object, is_forked: bool = True, **settings: Any) -> Any:
+        pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        settings = {**pipes, **settings, "env": {**os.environ, "OMP_NUM_THREADS": "1", **settings.get("env", {})}}
+        if is_forked and ADDRESS in os.environ:
+            return Nursery(Path()).start(*arguments, **settings)
+        return subprocess.Popen([sys.executable, "-m", "mt_cli", *map(str, arguments)], **settings)
 
-        def start(*arguments: object, is_forked: bool = True, **settings: Any) -> Any:
-            pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-            environment = {**os.environ, "OMP_NUM_THREADS": "1", **settings.pop("env", {})}
-            settings = {**pipes, "env": environment, **settings}
-            if nursery and is_forked:
-                return nursery.start(*arguments, **settings)
-            return subprocess.Popen([sys.executable, "-m", "mt_cli", *map(str, arguments)], **settings)
-
-        yield start
+    return start
 
 
 TINY_CONFIG = """\
@@ -306,9 +303,8 @@ def folder(tiny_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def nursery(folder: Path) -> Iterator[Nursery]:
-    with nursery_in(folder) as nursery:
-        yield nursery
+def nursery(folder: Path) -> Nursery:
+    return Nursery(folder)
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """Starts `mt` as processes of its own, from one that has imported torch already: a start takes milliseconds.
 
-conftest.py starts one server for all workers. A fork of it serves each `Nursery`, and a fork of that becomes `mt`.
+conftest.py starts one server for all workers, and a fork of it becomes `mt`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from subprocess import DEVNULL, PIPE
 from typing import Any, NoReturn
@@ -28,15 +29,22 @@ from typing import Any, NoReturn
 ADDRESS = "MT_NURSERY"  # the variable that names the server's socket
 
 
+def ask(request: object, descriptors: list[int]) -> int:
+    """The server's answer, on a connection of its own."""
+    with socket.socket(socket.AF_UNIX) as connection, connection.makefile() as answers:
+        connection.connect(os.environ[ADDRESS])
+        socket.send_fds(connection, [json.dumps(request).encode() + b"\n"], descriptors)
+        return int(answers.readline())
+
+
 class Process:
     """A started `mt`, with what the tests need of `subprocess.Popen`."""
 
-    def __init__(self, pid: int, pipes: list[Any], ends: int, ask: Callable[[object], int]):
-        self.pid, self.returncode = pid, None
-        self.stdin, self.stdout, self.stderr = pipes
-        self._ends, self._ask = ends, ask  # `ends` can be read when the process has ended
+    returncode: int | None = None
 
-    returncode: int | None
+    def __init__(self, pid: int, pipes: list[Any], ends: int):
+        self.pid, self._ends = pid, ends  # `ends` can be read when the process has ended
+        self.stdin, self.stdout, self.stderr = pipes
 
     def wait(self, timeout: float = 60) -> int:
         """Its exit code, or minus the signal that killed it."""
@@ -44,7 +52,7 @@ class Process:
             if not select.select([self._ends], [], [], timeout)[0]:
                 raise subprocess.TimeoutExpired("mt", timeout)
             os.close(self._ends)
-            self.returncode = self._ask(self.pid)
+            self.returncode = ask(self.pid, [])
         return self.returncode
 
     def poll(self) -> int | None:
@@ -89,16 +97,11 @@ def _read(pipe: Any) -> bytes:
         return bytes(pipe.read())
 
 
+@dataclass
 class Nursery:
     """Its processes run in `folder`, and their output goes to the files `out` and `err` there, unless told otherwise."""
 
-    def __init__(self, folder: Path, connection: socket.socket):
-        self.folder, self._connection = folder, connection
-        self._answers = connection.makefile()
-
-    def _ask(self, request: object, descriptors: list[int] | None = None) -> int:
-        socket.send_fds(self._connection, [json.dumps(request).encode() + b"\n"], descriptors or [])
-        return int(self._answers.readline())
+    folder: Path
 
     def start(
         self,
@@ -118,10 +121,10 @@ class Nursery:
             pipes.append(pipe)
         ends, stays_open = os.pipe()
         folder = os.path.abspath(cwd or self.folder)  # noqa: PTH100
-        pid = self._ask([before, folder, dict(env), *map(str, arguments)], [*theirs, stays_open])
+        pid = ask([before, folder, dict(env), *map(str, arguments)], [*theirs, stays_open])
         for descriptor in (*theirs, stays_open):
             os.close(descriptor)
-        return Process(pid, pipes, ends, self._ask)
+        return Process(pid, pipes, ends)
 
     def _open(self, stream: int | None, name: str, is_input: bool) -> tuple[int, Any]:
         """The process's end of a stream, and ours."""
@@ -138,15 +141,6 @@ class Nursery:
     @property
     def said(self) -> str:
         return (self.folder / "err").read_text()
-
-
-@contextlib.contextmanager
-def nursery_in(folder: Path) -> Iterator[Nursery]:
-    with socket.socket(socket.AF_UNIX) as connection:
-        connection.connect(os.environ[ADDRESS])
-        nursery = Nursery(folder, connection)
-        yield nursery
-        nursery._answers.close()
 
 
 def wait_until(is_so: Callable[[], object]) -> None:
@@ -197,7 +191,8 @@ def start_server() -> Callable[[], object]:
 
 
 def serve(listener: socket.socket) -> NoReturn:
-    """Until stdin ends. It imports only when somebody has asked, and computes nothing."""
+    """Until stdin ends: starts a process for each request with descriptors, waits for the one whose id is the request. It
+    imports only when somebody has asked, and computes nothing."""
     sys.dont_write_bytecode = True
     wait_for_no_disk()
     while listener in select.select([listener, sys.stdin], [], [])[0]:
@@ -205,32 +200,20 @@ def serve(listener: socket.socket) -> NoReturn:
             importlib.import_module(name)  # AdamW needs the first at its first step, and it takes a second
         importlib.import_module("mt_cli.cli")
         connection, _ = listener.accept()
-        if not os.fork():
-            serve_nursery(connection)
-        connection.close()
-    with contextlib.suppress(ChildProcessError):
-        while True:
-            os.wait()
+        with connection:
+            line, descriptors, _, _ = socket.recv_fds(connection, 1 << 20, 4)
+            while not line.endswith(b"\n"):
+                line += connection.recv(1 << 20)
+            request = json.loads(line)
+            if isinstance(request, int):
+                answer = os.waitstatus_to_exitcode(os.waitpid(request, 0)[1])
+            elif not (answer := os.fork()):
+                connection.close()
+                become_mt(descriptors, *request)
+            for descriptor in descriptors:
+                os.close(descriptor)
+            connection.sendall(b"%d\n" % answer)
     os._exit(0)  # taking down all that was imported lasts
-
-
-def serve_nursery(connection: socket.socket) -> NoReturn:
-    """Starts a process for each request with descriptors; waits for the one whose id is the request."""
-    while True:
-        line, descriptors, _, _ = socket.recv_fds(connection, 1 << 20, 4)
-        while line and not line.endswith(b"\n"):
-            line += connection.recv(1 << 20)
-        if not line:
-            os._exit(0)
-        request = json.loads(line)
-        if isinstance(request, int):
-            answer = os.waitstatus_to_exitcode(os.waitpid(request, 0)[1])
-        elif not (answer := os.fork()):
-            connection.close()
-            become_mt(descriptors, *request)
-        for descriptor in descriptors:
-            os.close(descriptor)
-        connection.sendall(b"%d\n" % answer)
 
 
 def become_mt(descriptors: list[int], before: str, folder: str, environment: dict[str, str], *arguments: str) -> None:

@@ -1,7 +1,6 @@
 """Chromium and Firefox without a window: they type, look and hear every complaint. Chromium is driven through pipes by its
 DevTools protocol, Firefox through a socket by Marionette."""
 
-import base64
 import json
 import os
 import re
@@ -145,9 +144,6 @@ class Browser(Page):
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}
         self.call("Emulation.setDeviceMetricsOverride", **size)
 
-    def picture(self, file: Path) -> None:
-        file.write_bytes(base64.b64decode(self.call("Page.captureScreenshot")["data"]))
-
 
 @contextmanager
 def browser(folder: Path) -> Iterator[Browser]:
@@ -250,9 +246,6 @@ class Firefox(Page):
         self.call("WebDriver:SetWindowRect", width=width, height=height)
         more = self.value(f"[{width} - innerWidth, {height} - innerHeight]")
         self.call("WebDriver:SetWindowRect", width=width + more[0], height=height + more[1])
-
-    def picture(self, file: Path) -> None:
-        file.write_bytes(base64.b64decode(self.call("WebDriver:TakeScreenshot", full=False)["value"]))
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """Whether two runs are one and the same training, bit for bit; the clock apart."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,14 @@ _CLOCK = {
     "speed.two_pass_seconds",
     "speed.validation_seconds",
 }
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    """The contents of all files, by their names in the folder."""
+    files = [
+        Path(path, name) for path, _, names in os.walk(folder) for name in names if name not in {".lock", ".owner"}
+    ]
+    return {str(file.relative_to(folder)): file.read_bytes() for file in files if file.is_file()}
 
 
 def differences(run: Path, expected: Path) -> list[str]:

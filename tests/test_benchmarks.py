@@ -8,7 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
 import torch
@@ -48,25 +47,19 @@ def run(script: str, *arguments: object, cwd: Path) -> str:
     return answer.stdout
 
 
-def run_training(tiny: Path, *contenders: str) -> list[dict[str, Any]]:
-    endless = ["--set", "training.max_steps=100000", "--set", "training.validate_every_steps=100000"]
+@pytest.mark.slow
+def test_training_runs_mt_beside_every_peer_that_is_installed(tiny: Path):
+    peers = [one for one in load("training").SCRIPTS if one != "eole" or (BENCHMARKS / ".envs/eole").exists()]
+    endless = options("training.max_steps=100000", "training.validate_every_steps=100000")
     few = ["--threads", "1", "--rounds", "1", "--seconds", "0.1", "--json", "figures.json", *endless]
-    out = run("training.py", "--config", "tiny.yaml", "--only", *contenders, *few, cwd=tiny)
-    assert all(name in out for name in contenders)
-    figures: list[dict[str, Any]] = json.loads((tiny / "figures.json").read_text())
+    out = run("training.py", "--config", "tiny.yaml", "--only", "mt", *peers, *few, cwd=tiny)
+    assert all(name in out for name in peers)
+    figures = json.loads((tiny / "figures.json").read_text())
+    kinds = {("mt", "auto"), ("mt", "fp32"), ("torch", "fp32"), ("torch", "bf16")}
+    assert kinds <= {(row["contender"], row["precision"]) for row in figures}
     for row in figures:
         assert row["tokens_per_second"] > 0 and 0 <= row["target_padding"] < 0.5 and row["peak_mib"] > 50
         assert 50 < row["tokens_per_update"] <= 512
-    return figures
-
-
-@pytest.mark.slow
-def test_training_runs_mt_beside_every_peer_that_is_installed(tiny: Path):
-    figures = run_training(tiny, "mt", "torch")
-    kinds = [("mt", "auto"), ("mt", "fp32"), ("torch", "fp32"), ("torch", "bf16")]
-    assert [(row["contender"], row["precision"]) for row in figures] == kinds
-    peers = (one for one in load("training").SCRIPTS if one != "eole" or (BENCHMARKS / ".envs/eole").exists())
-    run_training(tiny, *peers)
 
 
 def test_the_clock_stops_where_it_is_good_enough_and_differing_lines_are_counted():
@@ -137,15 +130,13 @@ def test_the_table_of_robustness_is_made_for_a_run_and_another_engine(tiny, trai
 def test_new_words_are_new_and_stand_in_other_sentences_in_the_test(tmp_path: Path):
     new_words = load("new_words")
     new_words.make(tmp_path)
-    words = {zh: en for family in new_words.FAMILIES.values() for zh, en in family.items()}
-    known = {side: (new_words.PHRASEBOOK / f"train.{side}").read_text(encoding="utf-8") for side in ("zh", "en")}
-    assert len(words) == 30 and not any(zh in known["zh"] or en in known["en"] for zh, en in words.items())
-    read = lambda name, side: (tmp_path / f"{name}.{side}").read_text(encoding="utf-8").splitlines()  # noqa: E731
-    pairs = {name: list(zip(read(name, "zh"), read(name, "en"), strict=True)) for name in ("new", "new-test")}
-    assert (len(pairs["new"]), len(pairs["new-test"])) == (200, 90)
-    for name, sentences in pairs.items():
-        for number, (zh, en) in enumerate(sentences):
-            new_zh, new_en = list(words.items())[number % 30]
-            assert new_zh in zh and new_en in en, name
-    patterns = [{zh.replace(list(words)[i % 30], "_") for i, (zh, _) in enumerate(one)} for one in pairs.values()]
+    words = [word for family in new_words.FAMILIES.values() for word in family.items()]
+    known = "".join((new_words.PHRASEBOOK / f"train.{side}").read_text("utf-8") for side in ("zh", "en"))
+    assert len(words) == 30 and not any(word in known for both in words for word in both)
+    patterns = []
+    for name, n_pairs in (("new", 200), ("new-test", 90)):
+        sides = [(tmp_path / f"{name}.{side}").read_text("utf-8").splitlines() for side in ("zh", "en")]
+        pairs = list(zip(words * 7, *sides, strict=False))
+        assert len(sides[0]) == len(sides[1]) == n_pairs and all(new[0] in zh and new[1] in en for new, zh, en in pairs)
+        patterns.append({zh.replace(new[0], "_") for new, zh, _ in pairs})
     assert not patterns[0] & patterns[1]

@@ -33,6 +33,13 @@ CONFIG = Config(
     data=DataConfig(src_lang="en", tgt_lang="de", train=["a", "b"], dev=["c", "d"]),
     model=ModelConfig(d_model=2, ffn_dim=1, n_heads=1, n_encoder_layers=1, n_decoder_layers=1),
 )
+YAML = [
+    b"|\n |\n ",
+    b"a: &a !!timestamp x\n<<: *a",
+    b"data: !!bool x",
+    b"? !!set {2001-01-01, !x 0x1}\n--- ...",
+    b"%YAML 1.2",
+]
 NOTES = {"progress": {"step": 5}, "config": CONFIG.model_dump(), "manifest_sha256": "", "weights": "model"}
 
 
@@ -189,8 +196,8 @@ def examples(name: str) -> list[bytes]:
     torch.save({"format": FORMAT, "model": {"w": torch.zeros(2, 3).expand(4, 2, 3)}}, evil)
     whole = {
         "compressed": [gzip.compress(text)],
-        "config": [to_yaml(CONFIG).encode()],
-        "option": [b"training.seed=3", b"data: {a: [b, c]}"],
+        "config": [to_yaml(CONFIG).encode(), *YAML],
+        "option": [b"training.seed=3", b"data: {a: [b, c]}", *YAML],
         "tokenizer_model": tokenizer().models,
         "checkpoint": [run_dir().checkpoint_file(5).read_bytes(), evil.getvalue()],
         "checkpoint_content": [content for name, content in records.items() if name.endswith("data.pkl")],

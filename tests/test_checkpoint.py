@@ -8,8 +8,6 @@ import random
 import resource
 import shutil
 import stat
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 from unittest.mock import Mock
@@ -79,7 +77,7 @@ def test_a_checkpoint_cut_anywhere_is_refused(whole, tmp_path):
         assert_refused(file)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100)
 @given(place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
 def test_a_flipped_bit_is_never_loaded_as_other_content(whole, tmp_path_factory, place, bit):
     damaged = bytearray(whole)
@@ -246,37 +244,11 @@ def test_a_model_is_not_loaded_with_another_tokenizer(run):
         load_model(RunDir(run.path))
 
 
-@settings(max_examples=100, deadline=None)
-@given(place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
-def test_a_flipped_bit_in_run_json_is_noticed(tmp_path_factory, place, bit):
-    folder = tmp_path_factory.getbasetemp() / "flipped-run"
-    shutil.rmtree(folder, ignore_errors=True)
-    run = RunDir(Path(shutil.copytree(run_dir().path, folder)))
-    content = bytearray((folder / "run.json").read_bytes())
-    content[int(place * len(content))] ^= 1 << bit
-    (folder / "run.json").write_bytes(content)
-    try:
-        assert run.manifest.products == run_dir().manifest.products  # a blank became another one
-    except RunDirError as error:
-        assert str(error).startswith(f"{folder}/run.json: damaged; restore it from a copy")
-
-
 def test_a_run_json_that_is_none_is_refused(run):
     for content in (b"", b"[" * 100_000, b'{"sha256": "", "products": {}}', b"\xff", None):
         run.manifest.file.write_bytes(content) if content is not None else run.manifest.file.unlink()
         with pytest.raises(RunDirError, match=r"run\.json: (damaged|missing); restore it from a copy"):
             load_model(RunDir(run.path))
-
-
-def test_neither_a_pointer_nor_a_name_leads_out_of_the_run(run):
-    assert run.find_checkpoint("step-5") == run.find_checkpoint("best") == run.checkpoint_file(5)
-    for name in ("../run/best", "step-", "step-x", "", "config.yaml", "/etc/passwd", "step-7"):
-        with pytest.raises(RunDirError):
-            run.find_checkpoint(name)
-    for pointer in ("../../../../etc/passwd", "/etc/passwd", "checkpoints/../../x.pt", "step-5", "\x00"):
-        (run.path / "best").write_text(pointer)
-        with pytest.raises(RunDirError, match=r"no 'best' checkpoint; train first, or choose one of step-5"):
-            run.find_checkpoint("best")
 
 
 @pytest.mark.parametrize("name", ["config.yaml", "run.json", "tokenizer.model", "best", "checkpoints/step-000005.pt"])
@@ -295,17 +267,6 @@ def test_a_file_of_any_size_takes_no_memory(run, name):
         RunDirError, match=rf"{name}: more than [\d,]+ bytes; restore it from a copy|no 'best' checkpoint"
     ):
         load_model(run)
-
-
-def test_loading_a_run_and_translating_does_not_load_torchs_compiler(trained_run: Path) -> None:
-    """It takes a second to import, half of what `mt translate` takes to its first line."""
-    code = (
-        "import sys; from mt_cli import Translator;"
-        f" Translator.load({str(trained_run)!r}).translate(['the red cat']);"
-        " print([name for name in ('torch._dynamo', 'sympy') if name in sys.modules])"
-    )
-    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert answer.stdout == "[]\n", answer.stderr
 
 
 @pytest.mark.parametrize("error", [OSError(errno.EIO, os.strerror(errno.EIO)), KeyboardInterrupt()])

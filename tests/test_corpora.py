@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 from conftest import WORDS
-from tiny_trainer import options, pair_of
+from tiny_trainer import pair_of
 
-from mt_cli import train
 from mt_cli.augment.back_translation import reverse_config
 from mt_cli.build import PreparedData, prepare
-from mt_cli.checking.check import check, quick_check
+from mt_cli.checking.check import quick_check
 from mt_cli.config import DataConfig
 from mt_cli.config_file import config_of, load_config
 from mt_cli.data.corpus import CorpusReport, Places, SentencePair, TrainingText, places_in_table, refuse_exchanged
@@ -145,23 +144,6 @@ def test_what_is_held_out_and_cleaned_away_is_named_by_corpus_and_not_trained_on
     assert any(row.startswith("7\tcopied\t") and row.endswith("\t2\tb.tsv") for row in rows)
 
 
-def test_a_run_of_two_corpora_is_trained_continued_and_evaluated(two, mt):
-    command = [
-        "train",
-        "tiny.yaml",
-        "--run-dir",
-        "run",
-        *options(f"data.train={CORPORA}", "training.validate_every_steps=2"),
-    ]
-    assert mt(*command, *options("training.max_steps=4")).code == 0
-    continued = mt(*command, *options("training.max_steps=6"))
-    assert continued.code == 0 and "continuing run from step 4" in continued.said
-    assert mt("evaluate", "run", "--baselines").code == 0
-    change("b.tsv", 3, "red\trot")
-    refused = mt(*command, *options("training.max_steps=8"))
-    assert refused.code == 1 and "error: run: the train files are not those this run began with" in refused.said[-1]
-
-
 @pytest.fixture
 def files(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -209,12 +191,7 @@ def test_what_does_not_say_exactly_the_opposite_is_taken(files):
     refuse_exchanged(config_of(STRAIGHT | {"words": {"files": ["words.csv"]}}, ["data.words.columns=1,2"]).data)
 
 
-def test_the_check_and_a_training_refuse_it_and_take_what_the_message_advises(files, tmp_path, mt):
-    config = config_of(STRAIGHT | {"train": ["turned.tsv"]})
-    for refused in (lambda: check(config.data), lambda: train(config, tmp_path / "run")):
-        with pytest.raises(UsageError, match=r"turned\.tsv: by its header"):
-            refused()
-    assert not (tmp_path / "run").exists()
+def test_the_check_refuses_it_and_takes_what_the_message_advises(files, mt):
     Path("turned.tsv").write_text("Deutsch\tEnglish\n" + "ein Haus\ta house\n" * 3)
     command = ["check", "turned.tsv", "--src-lang", "en", "--tgt-lang", "de"]
     answer = mt(*command)

@@ -147,7 +147,7 @@ def test_no_function_of_training_leaves_torchs_settings_changed(tiny):
         return products, torch.get_num_threads(), torch.get_default_dtype(), torch.random.get_rng_state().tolist()
 
     before = settings()
-    trainer_of(tiny / "prepared").train()
+    trainer_of(tiny / "prepared", "training.max_steps=2").train()
     assert settings() == before
     train(load_config(Path("tiny.yaml"), ["training.minutes=0.01"]), Path("run"))
     assert settings() == before

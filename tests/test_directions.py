@@ -3,9 +3,7 @@
 import contextlib
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from test_two_files import SMALL, write_corpus
@@ -21,7 +19,6 @@ from mt_cli.errors import ConfigError, UsageError
 from mt_cli.run.checkpoint import load_model
 from mt_cli.run.run_dir import RunDir, choose_direction, directions_of, tags_of
 
-Mt = Callable[..., Any]
 BOTH = [*SMALL, "--set", "training.both_directions=1"]
 
 

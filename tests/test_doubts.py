@@ -5,14 +5,12 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_trainer import pair_of
 
 from mt_cli.data.reading import CorpusProfile, Sentence, Style
 from mt_cli.decoding.greedy import Hypothesis
 from mt_cli.decoding.parts import Part, SourcePart, Translation
 from mt_cli.decoding.translator import Translator
 from mt_cli.explain.doubts import changed_numbers, explain_lines, find_doubts, lost_placeholders, to_json
-from mt_cli.run.run_dir import RunDir
 
 STYLE = Style(characters=" abcdefghijklmnopqrstuvwxyzAKHBT.,0123456789")
 LENGTHS = {"length_ratio": 1.0, "shortest_deviation": -2.0, "longest_deviation": 3.0}
@@ -148,13 +146,6 @@ def test_json_counts_the_pieces_of_a_line_through_its_parts(translator):
         for hypothesis in one["hypotheses"]:
             assert len(hypothesis["tokens"]) == len(hypothesis["token_scores"])
     assert len(short["hypotheses"]) == 2 and short["source_tokens"] == ["▁red", "▁cat"]
-
-
-def test_a_run_keeps_what_its_training_text_was_like(trained_run):
-    profile = pair_of(RunDir(trained_run)).load_profile()
-    assert profile is not None and profile.characters == "".join(sorted(set(" redcatogshu")))
-    assert 2 <= profile.longest_src <= 16 and profile.several_sentences == 0
-    assert profile.shortest_deviation <= 0 <= profile.longest_deviation and profile.length_ratio == 1
 
 
 def test_doubts_are_in_json_and_on_request_on_stderr(mt, trained_run):

@@ -1,15 +1,10 @@
 """Embeddings against the code of the posts, position by position."""
 
-from pathlib import Path
-
 import torch
 from test_positions import encoding
 from torch import nn
 
-from mt_cli.config_file import load_config
-from mt_cli.data.batching import source_batch
-from mt_cli.errors import ConfigError
-from mt_cli.model.positions import SinusoidPositions, positions_of
+from mt_cli.model.positions import SinusoidPositions
 from mt_cli.model.transformer import Embeddings
 
 FLOAT32 = 1e-5
@@ -36,19 +31,6 @@ def test_positions_run_along_each_sentence_and_padding_takes_the_zero_row_as_in_
     expected = torch.tensor([[table[row] for row in sentence] for sentence in rows])
     ids = torch.tensor([[7] * length + [PAD] * (max(lengths) - length) for length in lengths])
     torch.testing.assert_close(only_positions(6)(ids), expected, rtol=0, atol=1e-6)
-
-
-def test_the_longest_sentence_that_a_config_lets_through_has_a_position_for_its_end_symbol(tmp_path: Path) -> None:
-    file = tmp_path / "x.yaml"
-    file.write_text("data: {src_lang: zh, tgt_lang: en, train: [a, b], dev: [c, d]}\n")
-    for max_length in (15, 16, 17):
-        try:
-            config = load_config(file, [f"data.max_length={max_length}", "model.max_positions=16"])
-        except ConfigError:
-            continue
-        module = Embeddings(20, config.model.d_model, PAD, positions_of(config.model))
-        longest = [7] * config.data.max_length
-        assert module(source_batch([longest])[0]).shape == (1, max_length + 1, config.model.d_model)
 
 
 def test_the_table_is_a_buffer_that_moves_with_the_model_and_is_neither_trained_nor_saved() -> None:

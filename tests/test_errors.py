@@ -2,7 +2,6 @@
 the exit code that stand below it."""
 
 import contextlib
-import os
 import re
 import shlex
 import shutil
@@ -16,6 +15,7 @@ from unittest import mock
 
 import pytest
 import torch
+from same_training import files_of
 
 from mt_cli.run.run_dir import locked
 
@@ -104,12 +104,6 @@ def test_what_the_page_shows_is_what_happens(title, steps, kinds, mt, tiny, trai
             assert not [line for line in said if "Traceback" in line]
             assert code == 0 or said[-1] == found[-1], "the mistake is the last thing that is said"
             assert code == 0 or kept.items() <= files_of(tiny).items(), "what was there is as it was"
-
-
-def files_of(folder: Path) -> dict[str, bytes]:
-    """What must not be lost."""
-    files = [Path(directory, name) for directory, _, names in os.walk(folder) for name in names if name != ".lock"]
-    return {str(file): file.read_bytes() for file in files if file.is_file() and not file.is_symlink()}
 
 
 def shown(text: str) -> list[str]:

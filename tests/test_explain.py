@@ -188,7 +188,5 @@ def test_a_page_comes_with_the_translations_and_replaces_no_file(mt, tiny, train
     assert (answer.code, answer.said) == (0, ["attention: page.html"])
     assert answer.lines == mt("translate", trained_run, "test.en").lines
     assert re.findall(r'<b class="translation" [^>]*>(.*?)</b>', Path("page.html").read_text()) == answer.lines
-    refused = {"a.png": "name the file NAME.html", "none/a.html": "no such directory", "page.html": "exists already"}
-    for name, message in refused.items():
-        with pytest.raises(UsageError, match=message):
-            AttentionPage(Path(name))
+    with pytest.raises(UsageError, match="exists already"):
+        AttentionPage(Path("page.html"))

@@ -193,33 +193,28 @@ class Answer:
 
 
 def _mt(*arguments: object, stdin: bytes = b"", stdout: str | None = None) -> Answer:
-    with contextlib.ExitStack() as stack:
+    with contextlib.ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
         files = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(3)]
         if stdout is not None:
             files[1] = stack.enter_context(open(stdout, "wb"))  # noqa: PTH123
         files[0].write(stdin)
         files[0].seek(0)
         streams = [io.TextIOWrapper(file, encoding="utf-8") for file in files]
-        before = sys.argv, sys.stdin, sys.stdout, sys.stderr
-        sys.argv = ["mt", *map(str, arguments)]
-        sys.stdin, sys.stdout, sys.stderr = streams
-        code: object = 0
+        patch.setattr(sys, "argv", ["mt", *map(str, arguments)])
+        for name, stream in zip(("stdin", "stdout", "stderr"), streams, strict=True):
+            patch.setattr(sys, name, stream)
+        code: Any = 0
         try:
             cli.main()
         except SystemExit as error:
             code = error.code
-        finally:
-            sys.argv, sys.stdin, sys.stdout, sys.stderr = before
-            with contextlib.suppress(OSError):  # a full disk
-                streams[1].flush()
-            streams[2].flush()
-        assert isinstance(code, int)
-        contents = []
+        with contextlib.suppress(OSError):  # a full disk
+            streams[1].flush()
+        streams[2].flush()
         for file in files[1:]:
             if file.seekable():
                 file.seek(0)
-            contents.append(file.read() if file.readable() else b"")
-        return Answer(code, *contents)
+        return Answer(code, *(file.read() if file.readable() else b"" for file in files[1:]))
 
 
 @pytest.fixture(scope="session")

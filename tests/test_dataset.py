@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mt_cli.data.batching import epoch_batches, make_batch
@@ -110,23 +110,14 @@ def test_a_sample_is_taken_from_all_corpora(both, n, lines):
     assert [pair.line for pair in content(both.sample(n))] == lines
 
 
-def test_an_epoch_has_each_pair_as_often_as_the_weight_says():
-    assert (counts(2_500, 1, range(3, 4)) == 1).all()
-    assert (counts(2_500, 3, range(3, 4)) == 3).all()
-    half = counts(2_501, 0.5, range(1))
-    assert half.sum() == 1250 and half.max() == 1
-    assert (half + counts(2_501, 0.5, range(1, 2))).tolist().count(1) >= 2_500  # the other half
-    more = counts(2_500, 1.25, range(1))
-    assert set(more.tolist()) == {1, 2} and more.sum() == 3_125
-    spread = counts(5_000, 0.5, range(1))
-    assert all(200 < part.sum() < 800 for part in np.split(spread, 5)), "from all parts of the corpus"
-
-
 @given(n_pairs=st.integers(0, 4_000), weight=st.floats(0.001, 4), n_epochs=st.integers(1, 12))
+@example(n_pairs=2_501, weight=0.5, n_epochs=2)
 def test_no_pair_is_used_more_than_once_more_often_than_another(n_pairs, weight, n_epochs):
     found = counts(n_pairs, weight, range(n_epochs))
     assert found.sum() == round(n_epochs * weight * n_pairs)
     assert found.max(initial=0) - found.min(initial=100) <= 1
+    spread = counts(5_000, 0.5, range(1))
+    assert all(200 < part.sum() < 800 for part in np.split(spread, 5)), "from all parts of the corpus"
 
 
 def test_the_order_of_a_mixture_is_a_function_of_seed_and_epoch():

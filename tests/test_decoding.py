@@ -84,21 +84,6 @@ def assert_same(found: list[Hypothesis], expected: list[Hypothesis]) -> None:
     assert [one.score for one in found] == pytest.approx([one.score for one in expected], abs=1e-4)
 
 
-@pytest.mark.parametrize("is_recorded", [False, True])  # as on a GPU, but for the recording
-def test_advancing_token_by_token_gives_the_logits_of_forward(switches, make_model, batch_of, is_recorded):
-    model = make_model(**switches)
-    batch = batch_of([([4, 5, 6, 7], [8, 9, 4, 5]), ([10, 4], [5, 6, 7, 7]), ([9], [10, 10, 4, 8])])
-    expected = model.project(model(*batch))
-    decoder = InferenceModel(model)
-    decoder.is_recorded = is_recorded
-    state = decoder.start(batch.src_ids, batch.src_mask, max_length=batch.tgt_in.size(1))
-    assert state.n_tokens == 0
-    for t in range(batch.tgt_in.size(1)):
-        logits = decoder.advance(state, batch.tgt_in[:, t])
-        assert state.n_tokens == t + 1
-        torch.testing.assert_close(logits, expected[:, t], rtol=0, atol=FLOAT32)
-
-
 def test_a_gpu_records_the_second_step_and_replays_it_from_then_on(make_model, monkeypatch):
     """There is no GPU here: what it would be asked for, in order."""
     done: list[str] = []
@@ -116,11 +101,13 @@ def test_a_gpu_records_the_second_step_and_replays_it_from_then_on(make_model, m
 
 
 @pytest.mark.parametrize("sentences", [[2, 0], [2, 1, 0], [1]])
-@pytest.mark.parametrize(("width", "is_recorded"), [(1, False), (3, True)])
+@pytest.mark.parametrize(
+    ("width", "is_recorded"), [(1, False), (3, True)]
+)  # recorded as on a GPU, but for the recording
 def test_select_keeps_and_reorders_sentences_and_their_partial_hypotheses_in_mid_translation(
     width, sentences, switches, make_model, is_recorded
 ):
-    """After `select`, the state gives the logits of `forward` on each partial hypothesis as a whole."""
+    """At every step and after `select` the state gives the logits of `forward` on each partial hypothesis as a whole."""
     model = make_model(**switches)
     decoder, sources = InferenceModel(model), [[4, 5, 6, 7], [10, 4], [9]]
     decoder.is_recorded = is_recorded
@@ -128,6 +115,7 @@ def test_select_keeps_and_reorders_sentences_and_their_partial_hypotheses_in_mid
     partial = [[BOS_ID] for _ in range(3 * width)]
     for step in range(5):
         logits = decoder.advance(state, torch.tensor([ids[-1] for ids in partial]))
+        assert state.n_tokens == step + 1
         for row, ids in enumerate(partial):
             tgt_mask = subsequent_mask(len(ids))
             hidden = model(*source_batch([sources[row // width]]), torch.tensor([ids]), tgt_mask)

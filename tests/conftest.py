@@ -21,7 +21,7 @@ import torch
 from browser import CHROMIUM, Browser, browser
 from filelock import FileLock
 from hypothesis import HealthCheck, settings
-from nursery import ADDRESS, Nursery, start_server, wait_for_no_disk
+from nursery import Nursery, wait_for_no_disk
 from torch import Tensor, nn
 
 from mt_cli import cli
@@ -48,11 +48,6 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # A busy machine is slow, and that is no failure.
 settings.register_profile("mt", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("mt")
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    if hasattr(os, "fork") and ADDRESS not in os.environ:  # otherwise this is a worker of who has started it
-        config.add_cleanup(start_server())
 
 
 TINY: dict[str, Any] = {
@@ -233,7 +228,7 @@ def mt_process() -> Callable[..., Any]:
     def start(*arguments: object, is_forked: bool = True, **settings: Any) -> Any:
         pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
         settings = {**pipes, **settings, "env": {**os.environ, "OMP_NUM_THREADS": "1", **settings.get("env", {})}}
-        if is_forked and ADDRESS in os.environ:
+        if is_forked and hasattr(os, "fork"):
             return Nursery(Path()).start(*arguments, **settings)
         return subprocess.Popen([sys.executable, "-m", "mt_cli", *map(str, arguments)], **settings)
 

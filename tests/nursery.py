@@ -1,67 +1,57 @@
-"""Starts `mt` as processes of its own, from one that has imported torch already: a start takes milliseconds.
-
-conftest.py starts one server for all workers, and a fork of it becomes `mt`.
-"""
-
-from __future__ import annotations
+"""Starts `mt` as processes of its own, forked from a server that has imported torch already: a start takes milliseconds."""
 
 import contextlib
 import importlib
-import json
+import multiprocessing
 import os
 import re
-import select
-import shutil
 import signal
-import socket
 import subprocess
 import sys
-import tempfile
 import time
 import traceback
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from multiprocessing import forkserver
+from multiprocessing.connection import Connection
 from pathlib import Path
 from subprocess import DEVNULL, PIPE
-from typing import Any, NoReturn
-
-ADDRESS = "MT_NURSERY"  # the variable that names the server's socket
-
-
-def ask(request: object, descriptors: list[int]) -> int:
-    """The server's answer, on a connection of its own."""
-    with socket.socket(socket.AF_UNIX) as connection, connection.makefile() as answers:
-        connection.connect(os.environ[ADDRESS])
-        socket.send_fds(connection, [json.dumps(request).encode() + b"\n"], descriptors)
-        return int(answers.readline())
+from typing import Any
+from unittest import mock
 
 
 class Process:
     """A started `mt`, with what the tests need of `subprocess.Popen`."""
 
-    returncode: int | None = None
-
-    def __init__(self, pid: int, pipes: list[Any], ends: int):
-        self.pid, self._ends = pid, ends  # `ends` can be read when the process has ended
+    def __init__(self, *arguments: Any, pipes: list[Any]):
+        """`arguments`: those of `become_mt`."""
+        context = multiprocessing.get_context("forkserver")
+        # AdamW needs the first at its first step, and it takes a second.
+        names = ("torch._dynamo", "mt_cli.evaluation.evaluate", "mt_cli.run.logs", "mt_cli.build", "mt_cli.cli")
+        context.set_forkserver_preload(list(names))
+        with mock.patch.dict(os.environ, OMP_NUM_THREADS="1"):
+            forkserver.ensure_running()
+        self._process = context.Process(target=become_mt, args=arguments, daemon=True)
+        self._process.start()
+        self.pid: int = self._process.pid or 0
         self.stdin, self.stdout, self.stderr = pipes
 
-    def wait(self, timeout: float = 60) -> int:
+    @property
+    def returncode(self) -> int | None:
         """Its exit code, or minus the signal that killed it."""
-        if self.returncode is None:
-            if not select.select([self._ends], [], [], timeout)[0]:
-                raise subprocess.TimeoutExpired("mt", timeout)
-            os.close(self._ends)
-            self.returncode = ask(self.pid, [])
-        return self.returncode
+        return self._process.exitcode
 
-    def poll(self) -> int | None:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.wait(0)
-        return self.returncode
+    poll = returncode.fget
+
+    def wait(self, timeout: float = 60) -> int:
+        self._process.join(timeout)
+        if (code := self.returncode) is None:
+            raise subprocess.TimeoutExpired("mt", timeout)
+        return code
 
     def send_signal(self, number: int) -> None:
-        if self.poll() is None:
+        if self.returncode is None:
             os.kill(self.pid, number)
 
     def kill(self) -> None:
@@ -80,7 +70,7 @@ class Process:
                 raise
             return outputs[0].result(), outputs[1].result()
 
-    def __enter__(self) -> Process:
+    def __enter__(self) -> "Process":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -95,6 +85,33 @@ def _read(pipe: Any) -> bytes:
         return b""
     with pipe:
         return bytes(pipe.read())
+
+
+def become_mt(
+    streams: list[Connection], before: str, folder: str, environment: dict[str, str], *arguments: str
+) -> None:
+    wait_for_no_disk()
+    for number, stream in enumerate(streams):
+        os.dup2(stream.fileno(), number)
+        stream.close()
+    sys.stdin, sys.stdout = open(0), open(1, "w")  # noqa: SIM115
+    sys.stderr = open(2, "w", buffering=1)  # noqa: SIM115
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.argv = ["mt", *arguments]
+    code: object = 1
+    try:
+        exec(compile(before, "before", "exec", dont_inherit=True), {"__name__": "before"})
+        importlib.import_module("mt_cli.__main__").main()
+    except SystemExit as end:
+        code = end.code
+    except BaseException:
+        traceback.print_exc()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, AttributeError):  # closed or full
+            stream.flush()
+    os._exit(code if isinstance(code, int) else 1)  # taking down all that was imported would last longer than training
 
 
 @dataclass
@@ -114,17 +131,14 @@ class Nursery:
         env: Mapping[str, str] = os.environ,
     ) -> Process:
         """`before` is Python that it runs first; of the rest see `subprocess.Popen`."""
-        theirs, pipes = [], []
-        for stream, name, is_input in ((stdin, "in", True), (stdout, "out", False), (stderr, "err", False)):
-            descriptor, pipe = self._open(stream, name, is_input)
-            theirs.append(descriptor)
-            pipes.append(pipe)
-        ends, stays_open = os.pipe()
+        streams = ((stdin, "in", True), (stdout, "out", False), (stderr, "err", False))
+        theirs, pipes = zip(*(self._open(*stream) for stream in streams), strict=True)
         folder = os.path.abspath(cwd or self.folder)  # noqa: PTH100
-        pid = ask([before, folder, dict(env), *map(str, arguments)], [*theirs, stays_open])
-        for descriptor in (*theirs, stays_open):
-            os.close(descriptor)
-        return Process(pid, pipes, ends)
+        connections = [Connection(descriptor) for descriptor in theirs]
+        process = Process(connections, before, folder, dict(env), *map(str, arguments), pipes=pipes)
+        for connection in connections:
+            connection.close()
+        return process
 
     def _open(self, stream: int | None, name: str, is_input: bool) -> tuple[int, Any]:
         """The process's end of a stream, and ours."""
@@ -165,80 +179,3 @@ def wait_for_no_disk() -> None:
     """A quarter of a short training is fsync. The tests kill processes, not machines, and what a process has written is there
     all the same; crash_points.py simulates power failures."""
     os.fsync = os.fstat  # type: ignore[assignment]  # also refuses what is no open file
-
-
-def start_server() -> Callable[[], object]:
-    """Names its socket in the environment; returns what ends it."""
-    folder = tempfile.mkdtemp()
-    os.environ[ADDRESS] = f"{folder}/socket"
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(os.environ[ADDRESS])
-        listener.listen()
-        process = subprocess.Popen(
-            [sys.executable, __file__, str(listener.fileno())],
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-            stdin=PIPE,
-            pass_fds=[listener.fileno()],
-            start_new_session=True,  # Ctrl-C is for the tests
-        )
-
-    def end() -> None:
-        process.communicate()
-        shutil.rmtree(folder)
-        del os.environ[ADDRESS]
-
-    return end
-
-
-def serve(listener: socket.socket) -> NoReturn:
-    """Until stdin ends: starts a process for each request with descriptors, waits for the one whose id is the request. It
-    imports only when somebody has asked, and computes nothing."""
-    sys.dont_write_bytecode = True
-    wait_for_no_disk()
-    while listener in select.select([listener, sys.stdin], [], [])[0]:
-        for name in ("torch._dynamo", "mt_cli.evaluation.evaluate", "mt_cli.run.logs", "mt_cli.build"):
-            importlib.import_module(name)  # AdamW needs the first at its first step, and it takes a second
-        importlib.import_module("mt_cli.cli")
-        connection, _ = listener.accept()
-        with connection:
-            line, descriptors, _, _ = socket.recv_fds(connection, 1 << 20, 4)
-            while not line.endswith(b"\n"):
-                line += connection.recv(1 << 20)
-            request = json.loads(line)
-            if isinstance(request, int):
-                answer = os.waitstatus_to_exitcode(os.waitpid(request, 0)[1])
-            elif not (answer := os.fork()):
-                connection.close()
-                become_mt(descriptors, *request)
-            for descriptor in descriptors:
-                os.close(descriptor)
-            connection.sendall(b"%d\n" % answer)
-    os._exit(0)  # taking down all that was imported lasts
-
-
-def become_mt(descriptors: list[int], before: str, folder: str, environment: dict[str, str], *arguments: str) -> None:
-    for number in range(3):
-        os.dup2(descriptors[number], number)
-        os.close(descriptors[number])
-    sys.stdin, sys.stdout = open(0), open(1, "w")  # noqa: SIM115
-    sys.stderr = open(2, "w", buffering=1)  # noqa: SIM115
-    os.chdir(folder)
-    os.environ.clear()
-    os.environ.update(environment)
-    sys.argv = ["mt", *arguments]
-    code: object = 1
-    try:
-        exec(compile(before, "before", "exec", dont_inherit=True), {"__name__": "before"})
-        importlib.import_module("mt_cli.__main__").main()
-    except SystemExit as end:
-        code = end.code
-    except BaseException:
-        traceback.print_exc()
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, AttributeError):  # closed or full
-            stream.flush()
-    os._exit(code if isinstance(code, int) else 1)  # taking down all that was imported would last longer than training
-
-
-if __name__ == "__main__":
-    serve(socket.socket(fileno=int(sys.argv[1])))

@@ -14,9 +14,7 @@ from unittest.mock import Mock
 
 import pytest
 import torch
-from fuzz_targets import NOTES, run_dir, tokenizer
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from fuzz_targets import NOTES, run_dir
 from same_training import unequal
 
 from mt_cli.errors import CheckpointError, RunDirError, TrainingError
@@ -44,18 +42,6 @@ def assert_refused(file: Path) -> str:
     return message
 
 
-def is_refused_or_the_same(content: bytes, whole: bytes, file: Path) -> bool:
-    """Whether it is refused. A few bits of a zip file, such as dates and flags of a record, mean nothing to its content."""
-    file.write_bytes(content)
-    try:
-        loaded = load_checkpoint(file)
-    except CheckpointError:
-        return True
-    file.with_name("whole.pt").write_bytes(whole)
-    assert not list(unequal(loaded, load_checkpoint(file.with_name("whole.pt"))))
-    return False
-
-
 def test_a_checkpoint_comes_back_as_it_was_saved(tmp_path):
     content = {
         **NOTES,
@@ -75,14 +61,6 @@ def test_a_checkpoint_cut_anywhere_is_refused(whole, tmp_path):
     for end in [*range(0, len(whole), max(1, len(whole) // 300)), len(whole) - 1]:
         file.write_bytes(whole[:end])
         assert_refused(file)
-
-
-@settings(max_examples=100)
-@given(place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
-def test_a_flipped_bit_is_never_loaded_as_other_content(whole, tmp_path_factory, place, bit):
-    damaged = bytearray(whole)
-    damaged[int(place * len(whole))] ^= 1 << bit
-    is_refused_or_the_same(damaged, whole, tmp_path_factory.getbasetemp() / "flipped.pt")
 
 
 def test_a_flipped_bit_in_the_weights_is_always_refused(whole, tmp_path):
@@ -105,7 +83,7 @@ def test_a_flipped_bit_in_the_weights_is_always_refused(whole, tmp_path):
 def test_the_smallest_checkpoint_cut_anywhere_or_with_any_bit_flipped_is_refused_or_the_same(tmp_path):
     file, n_refused = tmp_path / "a.pt", 0
     save_checkpoint(file, {**NOTES, "config": {}, "model": {"w": torch.arange(6.0)}})
-    smallest = file.read_bytes()
+    smallest, whole = file.read_bytes(), load_checkpoint(file)
     for end in range(len(smallest)):
         file.write_bytes(smallest[:end])
         assert_refused(file)
@@ -113,7 +91,11 @@ def test_the_smallest_checkpoint_cut_anywhere_or_with_any_bit_flipped_is_refused
         for bit in range(8):
             flipped = bytearray(smallest)
             flipped[place] ^= 1 << bit
-            n_refused += is_refused_or_the_same(flipped, smallest, tmp_path / "flipped.pt")
+            file.write_bytes(flipped)
+            try:
+                assert not list(unequal(load_checkpoint(file), whole))
+            except CheckpointError:
+                n_refused += 1
     assert n_refused > 4 * len(smallest)
 
 
@@ -228,20 +210,6 @@ def test_a_model_larger_than_the_memory_is_refused_before_any_is_taken(run, monk
     monkeypatch.setattr(checkpoint, "available_memory", lambda: 1000)
     with pytest.raises(TrainingError, match=r"^out of memory: the model takes 0\.\d GiB, 0\.0 GiB are free"):
         load_model(run)
-
-
-def test_a_model_is_not_loaded_with_another_tokenizer(run):
-    run.save_tokenizer(tokenizer("quite another text for this"))
-    with pytest.raises(RunDirError, match=r"tokenizer\.model: not what it was when the run was trained; "):
-        load_model(run)
-    (run.path / "tokenizer.model").unlink()
-    with pytest.raises(RunDirError, match=r"tokenizer\.model: missing; "):
-        load_model(run)
-    other = RunDir(run.path)
-    other.manifest._is_trained = False  # so that it makes what another run would have
-    other.manifest.product("tokenizer", {}, {}, lambda: other.save_tokenizer(tokenizer("another text")))
-    with pytest.raises(RunDirError, match=r"run\.json: not of this run's checkpoints; "):
-        load_model(RunDir(run.path))
 
 
 def test_a_run_json_that_is_none_is_refused(run):

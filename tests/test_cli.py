@@ -44,13 +44,16 @@ def finish(process: subprocess.Popen[bytes], stdin: bytes = b"") -> tuple[int, b
     return process.returncode, out, err
 
 
-def test_any_locale(mt, mt_process, trained_run, tmp_path):
+def test_a_moved_run_translates_in_any_locale_and_is_not_changed(mt, mt_process, trained_run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     environment = {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": "latin-1"}
-    command, text = ["translate", tmp_path / "größe", "--doubts"], "the größe 你好\ncat\n".encode()
-    shutil.copytree(trained_run, command[1])
+    run = Path(shutil.copytree(trained_run, "größe"))
+    shutil.rmtree(run / "cache")
+    command, text, before = ["translate", run, "--doubts"], "the größe 你好\ncat\n".encode(), files_of(run)
     answer = mt(*command, stdin=text)
-    assert answer.code == 0 and "你" in answer.said[-1]
+    assert answer.code == 0 and "你" in answer.said[-1] and answer.lines[1] == "Katze"
     assert finish(mt_process(*command, env=environment, is_forked=False), text) == (0, answer.out, answer.err)
+    assert files_of(run) == before
 
 
 @pytest.mark.parametrize(
@@ -248,14 +251,6 @@ def test_a_file_of_another_format_is_refused_by_name(mt, trained_run, tmp_path):
         assert answer.said[0].startswith(f"error: {tmp_path / name}: a .{kind} file, expected plain text")
 
 
-def test_a_run_translates_wherever_it_is_moved(mt, trained_run, tmp_path, monkeypatch):
-    moved = Path(shutil.copytree(trained_run, tmp_path / "ein anderer Ort"))
-    shutil.rmtree(moved / "cache")
-    monkeypatch.chdir(tmp_path)
-    before = files_of(moved)
-    assert mt("translate", moved, stdin=b"cat\n").lines == ["Katze"] and files_of(moved) == before
-
-
 def test_a_coprocess_gets_each_line_before_it_sends_the_next(mt_process, trained_run):
     with mt_process("translate", trained_run) as process:
 
@@ -442,10 +437,10 @@ def test_what_stopped_a_first_start_can_be_corrected_in_the_same_run(mt, tiny):
 
 
 def test_a_second_training_in_one_directory_is_refused_and_the_first_one_named(mt, mt_process, tiny):
-    long, owner = ["train", "tiny.yaml", *options("training.max_steps=100000")], Path("runs/tiny/.owner")
+    long, config = ["train", "tiny.yaml", *options("training.max_steps=100000")], Path("runs/tiny/config.yaml")
     with mt_process(*long, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as first:
         try:
-            wait_until(lambda: owner.exists() and owner.read_text())
+            wait_until(config.exists)
             answer = mt(*long)
         finally:
             first.kill()

@@ -1,7 +1,5 @@
 """Device and precision are chosen, or refused, with a reason."""
 
-import os
-import subprocess
 import sys
 from pathlib import Path
 from unittest.mock import MagicMock, Mock
@@ -123,7 +121,7 @@ def test_float32_products_are_only_made_faster_where_they_stay_exact(monkeypatch
         products.fp32_precision = before
 
 
-def test_code_for_sizes_long_gone_does_not_stay_in_memory():
+def test_code_for_sizes_long_gone_does_not_stay_in_memory(mt_process):
     program = """
 import torch
 from mt_cli.device import keep_freed_memory
@@ -132,10 +130,9 @@ numbers = torch.ones(300, 64, dtype=torch.bfloat16)
 for n in (100, *range(101, 161), 100, *range(161, 291), 100):
     numbers[:n] @ numbers[:64]
 """
-    environment = {**os.environ, "ONEDNN_VERBOSE": "profile_create"}
-    command = [sys.executable, "-c", program]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    of_100 = [line.split(",")[3] for line in done.stdout.splitlines() if ",create:" in line and ",100x64:" in line]
+    process = mt_process("version", before=program, env={"ONEDNN_VERBOSE": "profile_create"})
+    lines = process.communicate()[0].decode().splitlines()
+    of_100 = [line.split(",")[3] for line in lines if ",create:" in line and ",100x64:" in line]
     if not of_100:
         pytest.skip("bf16 products of this CPU are not oneDNN's")
     assert of_100 == ["create:cache_miss", "create:cache_hit", "create:cache_miss"]

@@ -113,7 +113,6 @@ REPORTED = {
     "tolgee-platform#3206": ("a.xml", ANDROID.format("<b>L\\'eau</b> de"), [("L\\'eau", "L\\'EAU"), (" de", " DE"), NOTED]),
     "escaped HTML": ("a.xml", ANDROID.format('&lt;a href="x"&gt;Web&lt;/a&gt; %1$s'), [("Web", "WEB"), ("%1$s", "%1$S"), NOTED]),
     "metaculus#2299": ("a.md", "un [<u>candidato</u>](https://x.y/a_(b)) y\n", [("un ", "UN "), ("candidato", "CANDIDATO"), (" y\n", " Y\n")]),
-    "mdpo#296": ("a.md", "---\ntitle: Graphviz\naliases:\n  # Fixes\n---\nText\n", [("Text", "TEXT")]),
     "weblate#3649": ("a.md", "[My Page](http://x.com \"t\"), [a][b] `x` and ~~no~~\n\n[b]: http://y\n", [("My Page", "MY PAGE"), ("[a]", "[A]"), ("and", "AND"), ("no", "NO")]),
     "JSON of other types": ("a.json", '{"a": "{{count}} item", "b": ["x <b>y</b>", null, 1.50]}', [("item", "ITEM"), ("{{count}}", "{{COUNT}}"), ("x <b>y", "X <b>Y")]),
 }  # fmt: skip

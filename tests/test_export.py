@@ -29,14 +29,15 @@ FLOAT32 = 1e-4  # of log-probabilities; the issue of kernels that sum in another
 
 VARIANTS: dict[str, dict[str, Any]] = {  # each value that changes what is written, with either norm
     "pre": {},
-    "pre-target-projection": {"tie_embeddings": "target", "embedding_scale": "projection"},
-    "pre-temperature-conv": {"attention_temperature": 2.5, "feed_forward": "conv1d", "first_position": 1},
+    "pre-target-conv": {
+        "tie_embeddings": "target", "embedding_scale": "projection", "attention_temperature": 2.5,
+        "feed_forward": "conv1d", "first_position": 1,
+    },
     "pre-untied-gelu": {"activation": "gelu", "tie_embeddings": "none", "projection_bias": True},
     "post-all-projection": {"norm": "post", "embedding_scale": "projection"},
-    "post-target": {"norm": "post", "tie_embeddings": "target"},
-    "post-no-bias": {"norm": "post", "attention_bias": False, "embedding_scale": "none"},
+    "post-target": {"norm": "post", "tie_embeddings": "target", "attention_bias": False, "embedding_scale": "none"},
     "post-swish-and-bias": {"norm": "post", "activation": "swish", "projection_bias": True, "tie_embeddings": "none"},
-}
+}  # fmt: skip
 CTRANSLATE2_ALONE: dict[str, dict[str, Any]] = {
     "rotary": {"positions": "rotary"},
     "rotary-post": {"positions": "rotary", "head_dim": 6, "norm": "post"},

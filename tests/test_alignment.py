@@ -27,26 +27,24 @@ def with_targets_of(pairs: list[SentencePair], donors: dict[int, int]) -> list[S
     return [pair._replace(tgt=pairs[donors.get(i, i)].tgt) for i, pair in enumerate(pairs)]
 
 
-def shifted(pairs: list[SentencePair], first: int, last: int, by: int = 1) -> list[SentencePair]:
-    """The target of line i stands in line i + by; those pushed out come back at the other end."""
+def shifted(first: int, last: int, by: int = 1) -> list[SentencePair]:
+    """Clean pairs, but the target of line i stands in line i + by; those pushed out come back at the other end."""
     n = last - first + 1
-    return with_targets_of(pairs, {first + (i + by) % n: first + i for i in range(n)})
+    return with_targets_of(CLEAN, {first + (i + by) % n: first + i for i in range(n)})
 
 
-def shuffled(pairs: list[SentencePair], first: int, last: int) -> list[SentencePair]:
+def shuffled(first: int, last: int) -> list[SentencePair]:
     places = list(range(first, last + 1))
-    return with_targets_of(pairs, dict(zip(places, random.Random(2).sample(places, len(places)), strict=True)))
+    return with_targets_of(CLEAN, dict(zip(places, random.Random(2).sample(places, len(places)), strict=True)))
 
 
-@pytest.fixture(scope="module")
-def clean():
-    return make_pairs()
+CLEAN = make_pairs()
 
 
-def test_a_clean_corpus_has_neither_stretches_nor_wrong_partners(clean):
-    alignment = Alignment(clean)
+def test_a_clean_corpus_has_neither_stretches_nor_wrong_partners():
+    alignment = Alignment(CLEAN)
     assert alignment.stretches == [] and alignment.wrong_partners() == []
-    assert (alignment.odds == Alignment(clean).odds).all()
+    assert (alignment.odds == Alignment(CLEAN).odds).all()
 
 
 def is_found(stretch: Misaligned, first: int, last: int, shift: int | None) -> bool:
@@ -55,30 +53,30 @@ def is_found(stretch: Misaligned, first: int, last: int, shift: int | None) -> b
 
 
 @pytest.mark.parametrize(("first", "last", "by"), [(200, 299, 1), (240, 259, -1), (300, 349, 3), (350, 499, 1)])
-def test_a_shifted_stretch_is_found_with_its_ends(clean, first, last, by):
-    (stretch,) = Alignment(shifted(clean, first, last, by)).stretches
+def test_a_shifted_stretch_is_found_with_its_ends(first, last, by):
+    (stretch,) = Alignment(shifted(first, last, by)).stretches
     assert is_found(stretch, first, last, by)
 
 
-def test_a_stretch_in_disorder_fits_nowhere_nor_does_a_whole_corpus(clean):
-    (stretch,) = Alignment(shuffled(clean, 100, 159)).stretches
+def test_a_stretch_in_disorder_fits_nowhere_nor_does_a_whole_corpus():
+    (stretch,) = Alignment(shuffled(100, 159)).stretches
     assert is_found(stretch, 100, 159, None)
-    alignment = Alignment(shuffled(clean, 0, 499))
+    alignment = Alignment(shuffled(0, 499))
     assert alignment.stretches == [Misaligned(0, 499, None)] and alignment.wrong_partners() == []
 
 
-def test_wrong_partners_are_found_beside_a_stretch(clean):
+def test_wrong_partners_are_found_beside_a_stretch():
     wrong = [20, 77, 130, 260, 301, 333, 390, 402, 444, 480]
-    pairs = with_targets_of(shifted(clean, 150, 209), dict(zip(wrong, wrong[1:] + wrong[:1], strict=True)))
+    pairs = with_targets_of(shifted(150, 209), dict(zip(wrong, wrong[1:] + wrong[:1], strict=True)))
     alignment = Alignment(pairs)
     found = [i for i in alignment.wrong_partners() if not 148 <= i <= 211]
     assert set(found) <= set(wrong) and len(found) >= 8
     assert set(wrong) <= set(sorted(range(500), key=lambda i: alignment.odds[i])[:80])
 
 
-def test_repeated_wrong_partners_do_not_explain_each_other(clean):
-    wrong = clean[7]._replace(tgt=clean[400].tgt)
-    pairs = [wrong if i % 20 == 0 else pair for i, pair in enumerate(clean)]
+def test_repeated_wrong_partners_do_not_explain_each_other():
+    wrong = CLEAN[7]._replace(tgt=CLEAN[400].tgt)
+    pairs = [wrong if i % 20 == 0 else pair for i, pair in enumerate(CLEAN)]
     assert set(range(0, 500, 20)) <= set(Alignment(pairs).wrong_partners())
 
 
@@ -100,10 +98,10 @@ def test_units_are_beginnings_of_words_and_neighbours_where_there_are_no_spaces(
     assert list(unit_places("我爱你 OK")) == ["我", "爱", "你", "我爱", "爱你", "ok"]
 
 
-def test_a_stretch_goes_on_where_the_wrong_partners_look_right(clean):
-    pairs = shifted(clean, 200, 420)
+def test_a_stretch_goes_on_where_the_wrong_partners_look_right():
+    pairs = shifted(200, 420)
     for line in range(270, 340):  # as captions of one kind do
-        pairs[line] = pairs[line]._replace(tgt=f"{clean[line].tgt} {pairs[line].tgt}")
+        pairs[line] = pairs[line]._replace(tgt=f"{CLEAN[line].tgt} {pairs[line].tgt}")
     (stretch,) = Alignment(pairs).stretches
     assert is_found(stretch, 200, 420, 1)
 

@@ -3,7 +3,6 @@
 from itertools import pairwise
 
 import numpy as np
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -42,14 +41,13 @@ def realistic(n: int, seed: int = 1) -> Lengths:
     return Lengths(src, tgt)
 
 
-@pytest.fixture
-def dataset():
-    pairs = [TokenPair([10, 11, 12], [20, 21], 1), TokenPair([13], [22, 23, 24, 25], 2), TokenPair([14, 15], [], 3)]
-    return TokenDataset.in_memory(pairs)
+DATASET = TokenDataset.in_memory(
+    [TokenPair([10, 11, 12], [20, 21], 1), TokenPair([13], [22, 23, 24, 25], 2), TokenPair([14, 15], [], 3)]
+)
 
 
-def test_a_batch_is_padded_shifted_and_closed(dataset):
-    batch = make_batch(dataset, [1, 0])
+def test_a_batch_is_padded_shifted_and_closed():
+    batch = make_batch(DATASET, [1, 0])
     assert batch.src_ids.tolist() == [[13, EOS_ID, PAD_ID, PAD_ID], [10, 11, 12, EOS_ID]]
     assert batch.tgt_in.tolist() == [[BOS_ID, 22, 23, 24, 25], [BOS_ID, 20, 21, PAD_ID, PAD_ID]]
     assert batch.tgt_out.tolist() == [[22, 23, 24, 25, EOS_ID], [20, 21, EOS_ID, PAD_ID, PAD_ID]]
@@ -57,15 +55,15 @@ def test_a_batch_is_padded_shifted_and_closed(dataset):
     assert batch.src_ids.dtype == batch.tgt_in.dtype == batch.tgt_out.dtype == torch.int64
 
 
-def test_masks_allow_tokens_and_neither_padding_nor_the_future(dataset):
-    batch = make_batch(dataset, [1, 0])
+def test_masks_allow_tokens_and_neither_padding_nor_the_future():
+    batch = make_batch(DATASET, [1, 0])
     assert batch.src_mask.int().tolist() == [[[[1, 1, 0, 0]]], [[[1, 1, 1, 1]]]]
     shown = [[[[s <= t and s < n for s in range(5)] for t in range(5)]] for n in (5, 3)]
     assert batch.tgt_mask.tolist() == shown
 
 
-def test_a_batch_is_repeated_and_goes_to_a_device_whole(dataset):
-    batch = make_batch(dataset, [2, 0, 1])
+def test_a_batch_is_repeated_and_goes_to_a_device_whole():
+    batch = make_batch(DATASET, [2, 0, 1])
     repeated = batch.repeated()
     for name, tensor in vars(batch).items():
         if name != "target_positions":

@@ -531,11 +531,10 @@ TRIAL = """if True:
     ("arguments", "told"),
     [
         (["translate", "--help"], "--n-wishes <int>                Wishes that are granted."),
-        (["translate", "RUN", "test.en"], "granted 3"),
         (["translate", "RUN", "test.en", "--n-wishes", "2"], "granted 2"),
         (["translate", "RUN", "test.en", "--set", "decoding.n_wishes=2"], "granted 2"),
         (["translate", "RUN", "--n-wishes", "6"], "error: --n-wishes 6: decoding.n_wishes: expected a whole number from 1 to 5, found 6"),
-        (["translate", "RUN", "--set", "n_wishs=1"], "n_wishs: unknown key, did you mean 'decoding.n_wishes'?"),
+
         (["evaluate", "RUN", "--n-wishes", "2"], "granted 2"),
         (["translate", "RUN", "--engine", "ctranslate2", "--n-wishes", "2"], "needs --set decoding.n_wishes=3"),
     ],

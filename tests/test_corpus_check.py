@@ -42,28 +42,23 @@ def of(train: list[str], **keys) -> DataConfig:
     return DataConfig(**{"src_lang": "en", "tgt_lang": "de", "train": train, **keys})
 
 
-@pytest.fixture
-def corpus(tmp_path):
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def corpus(pairs: list[tuple[str, str]], name: str = "train") -> list[str]:
     """Writes pairs to two files and gives their names."""
-
-    def write(pairs: list[tuple[str, str]], name: str = "train") -> list[str]:
-        files = [tmp_path / f"{name}.en", tmp_path / f"{name}.de"]
-        for side, file in enumerate(files):
-            file.write_bytes(b"".join(f"{pair[side]}\n".encode() for pair in pairs))
-        return [str(file) for file in files]
-
-    return write
+    files = [f"{name}.en", f"{name}.de"]
+    for side, file in enumerate(files):
+        Path(file).write_bytes(b"".join(f"{pair[side]}\n".encode() for pair in pairs))
+    return files
 
 
-@pytest.fixture
-def look(corpus):
+def look(pairs, **sets):
     """The report on pairs without the look at the alignment."""
-
-    def look(pairs, **sets):
-        named = {name: corpus(one, name) for name, one in sets.items()}
-        return quick_check(of(corpus(pairs), dev=named.pop("dev", None), test=named))
-
-    return look
+    named = {name: corpus(one, name) for name, one in sets.items()}
+    return quick_check(of(corpus(pairs), dev=named.pop("dev", None), test=named))
 
 
 @pytest.fixture
@@ -88,7 +83,7 @@ def the(report, kind, of="train"):
     return finding
 
 
-def test_a_corpus_without_faults_has_no_finding_but_that_it_is_small(look, corpus):
+def test_a_corpus_without_faults_has_no_finding_but_that_it_is_small():
     report = look(PLAIN)
     assert kinds(report) == {"too_few"} and not report.is_fatal and list(report.dropped) == []
     assert (report.n_pairs, report.n_distinct) == (200, 200)
@@ -114,7 +109,7 @@ FAULTS = [  # a kind, pairs that have the fault, pairs that look like it and hav
 
 
 @pytest.mark.parametrize(("kind", "faulty", "harmless", "is_dropped"), FAULTS, ids=[fault[0] for fault in FAULTS])
-def test_a_fault_is_found_with_its_line_and_nothing_else_is_taken_for_it(look, kind, faulty, harmless, is_dropped):
+def test_a_fault_is_found_with_its_line_and_nothing_else_is_taken_for_it(kind, faulty, harmless, is_dropped):
     for pair in faulty:
         report = look([*PLAIN[:60], pair, *PLAIN[60:]])
         finding = the(report, kind)
@@ -124,7 +119,7 @@ def test_a_fault_is_found_with_its_line_and_nothing_else_is_taken_for_it(look, k
         assert kind not in kinds(look([*PLAIN[:60], pair, *PLAIN[60:]])), pair
 
 
-def test_repeated_pairs_and_those_of_dev_that_training_has_are_reported(look):
+def test_repeated_pairs_and_those_of_dev_that_training_has_are_reported():
     copied = ("the rain falls on stones", "the rain falls on stones")
     report = look([*PLAIN, PLAIN[4], PLAIN[4], copied, copied])
     assert dropped_lines(report) == [(201, "repeated"), (202, "repeated"), (203, "copied"), (204, "repeated")]
@@ -138,7 +133,7 @@ def test_repeated_pairs_and_those_of_dev_that_training_has_are_reported(look):
     assert the(look(PLAIN, exam=PLAIN), "in_training", "exam").severity == "fatal"
 
 
-def test_lines_that_are_not_utf_8_are_reported_and_dropped(corpus):
+def test_lines_that_are_not_utf_8_are_reported_and_dropped():
     files = corpus([*PLAIN, ("Rain", "M<nner"), ("Rain", "Fluss"), ("Rain", "M<rz")])
     Path(files[1]).write_bytes(Path(files[1]).read_bytes().replace(b"<", b"\xe4"))
     report = quick_check(of(files))
@@ -151,7 +146,7 @@ def test_lines_that_are_not_utf_8_are_reported_and_dropped(corpus):
             quick_check(of(corpus(train), dev=corpus(dev, "dev")))
 
 
-def test_what_makes_the_result_of_a_training_worthless_is_fatal(look):
+def test_what_makes_the_result_of_a_training_worthless_is_fatal():
     for kind, pairs in (
         ("copied", PLAIN[:120] + [(src, src) for src, _ in PLAIN]),
         ("mojibake", PLAIN[:120] + [(src, tgt + " grÃ¼n") for src, tgt in PLAIN]),
@@ -166,7 +161,7 @@ def test_what_makes_the_result_of_a_training_worthless_is_fatal(look):
         assert kind == "debris" or the(report, kind).severity == "fatal"
 
 
-def test_two_spellings_are_reported_unless_dev_settles_them(look):
+def test_two_spellings_are_reported_unless_dev_settles_them():
     pairs = [(one, f"Hund's {one}") for one in SRC] + [(one, f"Mann ’ s {one}") for one in SRC[:6]]
     pairs += [(one, f"„so ‘{one}’ so ‘{one}’“") for one in SRC]
     finding = the(look([*PLAIN, *pairs]), "two_spellings")
@@ -179,7 +174,7 @@ def test_two_spellings_are_reported_unless_dev_settles_them(look):
     assert "two_spellings" not in kinds(settled) and the(settled, "other_spelling", "dev").count == 400
 
 
-def test_unknown_characters_and_words_are_named_unless_they_were_taught(look, corpus):
+def test_unknown_characters_and_words_are_named_unless_they_were_taught():
     report = look(PLAIN, dev=[*DEV, ("The ŵ and the ŷ, the ŵŷŵŷ", "Der mann, den ÿ")])
     source, target = (one for one in report.findings if one.kind == "unknown_characters")
     assert "source of dev" in source.what and "ŵ (U+0175)" in source.what and source.examples[0].line == 31
@@ -217,7 +212,7 @@ def test_pairs_of_a_named_set_are_found_in_all_that_is_trained_on(tiny, mt, monk
     assert re.findall(r"\(train (.*?)\)", str(found["examples"])) == ["words.en:1", "train.en:201"]
 
 
-def test_what_is_misaligned_is_reported_by_its_lines_and_dropped(corpus, aligned):
+def test_what_is_misaligned_is_reported_by_its_lines_and_dropped(aligned):
     aligned.stretches, aligned.partners = [Misaligned(10, 12, 1), Misaligned(30, 31, None)], [20]
     report = check(of(corpus(PLAIN)))
     assert the(report, "shifted").what == "lines 11 to 13 are shifted by 1: the target of line n stands in line n+1"
@@ -227,7 +222,7 @@ def test_what_is_misaligned_is_reported_by_its_lines_and_dropped(corpus, aligned
     assert dropped_lines(report) == lines
 
 
-def test_of_files_of_unequal_length_the_line_is_reported_from_which_on_they_part(corpus):
+def test_of_files_of_unequal_length_the_line_is_reported_from_which_on_they_part():
     files = corpus(sentences(600, seed=2))
     lines = Path(files[1]).read_bytes().splitlines(keepends=True)
     Path(files[1]).write_bytes(b"".join(lines[:400] + lines[401:]))
@@ -240,7 +235,7 @@ def test_of_files_of_unequal_length_the_line_is_reported_from_which_on_they_part
         check(of(files))
 
 
-def test_the_table_fits_into_its_columns_and_no_text_can_move_the_cursor(look):
+def test_the_table_fits_into_its_columns_and_no_text_can_move_the_cursor():
     hostile = ("\x1b[2J\x07The old man\u202e sees 漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字漢字 " + "x" * 100, "#REF!")
     unknown = [(chr(0x4E00 + n) * 30, chr(0x5E00 + n) * 30) for n in range(9)]
     report = look([*PLAIN, hostile, (" ".join(SRC * 30),) * 2], dev=[*DEV, *unknown])
@@ -252,7 +247,7 @@ def test_the_table_fits_into_its_columns_and_no_text_can_move_the_cursor(look):
     assert "\x1b" not in table and "\u202e" not in table and r"\x1b[2J" not in table.split("debris")[0]
 
 
-def test_examples_and_the_table_of_dropped_lines(look, tmp_path):
+def test_examples_and_the_table_of_dropped_lines(tmp_path):
     copied = [(f"the rain falls on {n} stones", f"the rain falls on {n} stones") for n in range(120)]
     report = look([*PLAIN, *copied])
     assert [example.line for example in the(report, "copied").examples] == [*range(201, 301)]
@@ -287,7 +282,7 @@ def test_a_notebook_gets_what_mt_check_prints_of_one_language_pair(mt, tiny, ali
         check(load_config(Path("pairs.yaml")))
 
 
-def test_mt_check_prints_all_sets_and_writes_what_it_would_drop(mt, corpus, aligned, tmp_path):
+def test_mt_check_prints_all_sets_and_writes_what_it_would_drop(mt, aligned, tmp_path):
     files = corpus([*PLAIN, PLAIN[0]])
     answer = mt("check", *files)
     assert (answer.code, answer.err) == (0, b"") and b"source (en)" in answer.out and b"too few" in answer.out

@@ -62,9 +62,7 @@ def mixture_of(*parts: tuple[list[TokenPair], float], names: str = "abc") -> Mix
     )
 
 
-@pytest.fixture
-def both() -> Mixture:
-    return mixture_of((PAIRS, 1.0), (OTHERS, 0.5))
+BOTH = mixture_of((PAIRS, 1.0), (OTHERS, 0.5))
 
 
 def counts(n_pairs: int, weight: float, epochs: range) -> np.ndarray:
@@ -78,15 +76,15 @@ def counts(n_pairs: int, weight: float, epochs: range) -> np.ndarray:
     return found
 
 
-def test_an_index_counts_through_all_corpora(both):
-    assert content(both) == PAIRS + OTHERS
-    assert [both.format_location(i) for i in (0, 3, 4, 5)] == ["a:1", "a:9", "b:2", "b:7"]
+def test_an_index_counts_through_all_corpora():
+    assert content(BOTH) == PAIRS + OTHERS
+    assert [BOTH.format_location(i) for i in (0, 3, 4, 5)] == ["a:1", "a:9", "b:2", "b:7"]
     assert mixture_of((PAIRS, 1.0), names=[""]).format_location(3) == "9"
-    assert lengths(both, [5, 0, 1]) == [[2, 3, 0], [1, 1, 2]]
-    assert both.src_counts(15) == [0, 1, 0, 0, 1, 1, 1, 1, 0, 0, 1, 0, 0, 1, 1]
-    assert make_batch(both, [4, 3]).src_ids.tolist() == [[10, 3], [1, 3]]
-    assert both.n_targets == (1 + 2 + 0 + 1 + 4) + (2 + 1 + 2) // 2
-    assert content(both.backwards()) == [TokenPair(tgt, src, line) for src, tgt, line in PAIRS + OTHERS]
+    assert lengths(BOTH, [5, 0, 1]) == [[2, 3, 0], [1, 1, 2]]
+    assert BOTH.src_counts(15) == [0, 1, 0, 0, 1, 1, 1, 1, 0, 0, 1, 0, 0, 1, 1]
+    assert make_batch(BOTH, [4, 3]).src_ids.tolist() == [[10, 3], [1, 3]]
+    assert BOTH.n_targets == (1 + 2 + 0 + 1 + 4) + (2 + 1 + 2) // 2
+    assert content(BOTH.backwards()) == [TokenPair(tgt, src, line) for src, tgt, line in PAIRS + OTHERS]
 
 
 def test_tags_stand_before_the_sources_of_their_part_in_either_direction():
@@ -106,8 +104,8 @@ def test_tags_stand_before_the_sources_of_their_part_in_either_direction():
 
 
 @pytest.mark.parametrize(("n", "lines"), [(1, [1]), (3, [1, 4, 2]), (9, [1, 3, 4, 9, 2, 7]), (0, [1])])
-def test_a_sample_is_taken_from_all_corpora(both, n, lines):
-    assert [pair.line for pair in content(both.sample(n))] == lines
+def test_a_sample_is_taken_from_all_corpora(n, lines):
+    assert [pair.line for pair in content(BOTH.sample(n))] == lines
 
 
 @given(n_pairs=st.integers(0, 4_000), weight=st.floats(0.001, 4), n_epochs=st.integers(1, 12))

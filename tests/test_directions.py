@@ -146,7 +146,7 @@ def of_pairs(several: Path, monkeypatch: pytest.MonkeyPatch) -> RunDir:
     return RunDir(Path("run"))
 
 
-def test_a_run_of_several_pairs_has_a_tag_for_each_target_and_a_folder_for_each_pair(of_pairs):
+def test_a_run_of_several_pairs_has_a_tag_a_folder_and_a_weight_for_each(of_pairs):
     loaded = load_model(of_pairs)
     assert set(loaded.tokenizer.tags) == {"<2gn>", "<2quy>", "<2es>"}
     for name in ("es-gn", "es-quy"):
@@ -158,6 +158,8 @@ def test_a_run_of_several_pairs_has_a_tag_for_each_target_and_a_folder_for_each_
     assert data.train.pair(0).src[0] == first and data.train.pair(len(data.train) - 1).src[0] == last
     assert data.train.backwards().pair(0).src[0] == data.tokenizer.tags.get("<2es>")
     assert [pair.dev.pair(0).src[0] for pair in data.pairs] == [first, last]
+    large, small = (part for part in data.train.parts if not part.is_synthetic)  # not the variations
+    assert large.weight == 1 and small.weight == pytest.approx(2 * (len(large) / (2 * len(small))) ** 0.5)
 
 
 def test_sources_and_targets_may_have_a_vocabulary_each(of_pairs, mt):
@@ -168,12 +170,6 @@ def test_sources_and_targets_may_have_a_vocabulary_each(of_pairs, mt):
     assert not loaded.tokenizer.is_joint and set(loaded.tokenizer.tags) == {"<2gn>", "<2quy>"}
     assert mt("translate", "apart", "--to", "es-quy", stdin=b"la casa\n").code == 0
 
-
-def test_a_temperature_draws_smaller_pairs_more_often(of_pairs):
-    config = of_pairs.load_config()
-    parts = [part for part in prepare(config, of_pairs).train.parts if not part.is_synthetic]  # not the variations
-    sizes = [len(part) for part in parts]
-    assert parts[0].weight == 1 and parts[1].weight == pytest.approx(2 * (sizes[0] / (2 * sizes[1])) ** 0.5)
 
 
 def test_the_mean_of_the_pairs_is_validated_and_each_stands_beside_it(of_pairs):

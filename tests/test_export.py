@@ -34,8 +34,8 @@ VARIANTS: dict[str, dict[str, Any]] = {  # each value that changes what is writt
         "feed_forward": "conv1d", "first_position": 1,
     },
     "pre-untied-gelu": {"activation": "gelu", "tie_embeddings": "none", "projection_bias": True},
-    "post-all-projection": {"norm": "post", "embedding_scale": "projection"},
-    "post-target": {"norm": "post", "tie_embeddings": "target", "attention_bias": False, "embedding_scale": "none"},
+    "post-target": {"norm": "post", "tie_embeddings": "target"},
+    "post-no-bias": {"norm": "post", "attention_bias": False, "embedding_scale": "none"},
     "post-swish-and-bias": {"norm": "post", "activation": "swish", "projection_bias": True, "tie_embeddings": "none"},
 }  # fmt: skip
 CTRANSLATE2_ALONE: dict[str, dict[str, Any]] = {

@@ -90,17 +90,6 @@ def test_residual_dropout_falls_on_the_sublayer_and_never_on_the_residual(placem
     assert set(branch.eval().after(x, y).unique().tolist()) == {101.0}
 
 
-def test_feed_forward_is_its_formula_at_every_position():
-    module = FeedForward(4, 6).double()
-    x = torch.randn(2, 3, 4, dtype=torch.float64)
-    found = module(x)
-    w_1, b_1, w_2, b_2 = (p.tolist() for p in (module.w_1.weight, module.w_1.bias, module.w_2.weight, module.w_2.bias))
-    for vector, output in zip(x.flatten(0, 1).tolist(), found.flatten(0, 1).tolist(), strict=True):
-        hidden = [max(0.0, sum(w * v for w, v in zip(w_1[j], vector, strict=True)) + b_1[j]) for j in range(6)]
-        expected = [sum(w * h for w, h in zip(w_2[i], hidden, strict=True)) + b_2[i] for i in range(4)]
-        np.testing.assert_allclose(output, expected, atol=EXACT)
-
-
 def test_feed_forward_equals_the_sequential_form_of_post_000():
     sequential = nn.Sequential(nn.Linear(8, 12), nn.ReLU(), nn.Dropout(0.1), nn.Linear(12, 8)).eval()
     module = FeedForward(8, 12, dropout=0.1).eval()

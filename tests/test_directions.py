@@ -171,7 +171,6 @@ def test_sources_and_targets_may_have_a_vocabulary_each(of_pairs, mt):
     assert mt("translate", "apart", "--to", "es-quy", stdin=b"la casa\n").code == 0
 
 
-
 def test_the_mean_of_the_pairs_is_validated_and_each_stands_beside_it(of_pairs):
     record = next(one for one in of_pairs.logs.records(of_pairs.metrics_file) if "chrf" in one)  # others may follow
     for name in ("dev_loss", "bleu", "chrf"):

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mt_cli import files
+from mt_cli import files, processes
 from mt_cli.errors import is_out_of_memory
-from mt_cli.training import signals
 
 COMMANDS = """
 import other_systems
@@ -85,10 +84,10 @@ def test_a_file_that_another_program_reads_is_replaced_when_it_is_closed(tmp_pat
 
 def test_the_command_that_continues_is_quoted_for_the_shell_of_the_system(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["mt", "train", r"my configs\a.yaml"])
-    assert signals.command_line() == r"mt train 'my configs\a.yaml'"
+    assert processes.command_line() == r"mt train 'my configs\a.yaml'"
     with monkeypatch.context() as patch:
         patch.setattr(os, "name", "nt")
-        line = signals.command_line()
+        line = processes.command_line()
     assert line == r'mt train "my configs\a.yaml"'
 
 

@@ -197,6 +197,7 @@ def examples(name: str) -> list[bytes]:
     evil = io.BytesIO()
     torch.save({"format": FORMAT, "model": {"w": torch.zeros(2, 3).expand(4, 2, 3)}}, evil)
     whole = {
+        "corpus": [text, b'es,gn\r\n"a, ""b""",c\n\n"d\ne","f;\tg"\n1,2\n'],
         "compressed": [gzip.compress(text)],
         "config": [to_yaml(CONFIG).encode(), *YAML],
         "option": [b"training.seed=3", b"data: {a: [b, c]}", *YAML],

@@ -35,8 +35,8 @@ NAMES = {
     r"W_Q|w_qs": "w_q", r"W_K|w_ks": "w_k", r"W_V|w_vs": "w_v", r"attention\.(linear|out_proj|fc)": "attention.w_o",
     r"conv(\d)": r"w_\1", r"linear(\d)": r"feed_forward.w_\1", r"(decoder.*)norm2": r"\1cross_attention.layer_norm",
     r"norm1": "self_attention.layer_norm", r"norm\d": "feed_forward.layer_norm",
-    r"(attention|feed_forward)\.layer_norm": r"\1_norm.norm", r"encoder\.(src|word)_emb": "src_embeddings.token",
-    r"decoder\.(tgt|word)_emb": "tgt_embeddings.token", r"encoder\.layer_norm": "src_embeddings.norm",
+    r"(attention|feed_forward)\.layer_norm": r"\1_norm.norm", r"encoder\.word_emb": "src_embeddings.token",
+    r"decoder\.word_emb": "tgt_embeddings.token", r"encoder\.layer_norm": "src_embeddings.norm",
     r"decoder\.layer_norm": "tgt_embeddings.norm", r"trg_word_prj": "projection", r"norm\.weight": "norm.gamma",
     r"norm\.bias": "norm.beta",
 }  # fmt: skip
@@ -168,58 +168,38 @@ class Post001:
             dec_outputs, cross = self.dec_enc_attn(dec_outputs, enc_outputs, enc_outputs, dec_enc_attn_mask)
             return self.pos_ffn(dec_outputs), own, cross
 
-    class Encoder(nn.Module):
-        def __init__(self, n_src_vocab: int, src_len: int) -> None:
+    class Coder(nn.Module):
+        """Encoder and decoder: the post writes them apart, with the same embeddings and the same loop."""
+
+        def __init__(self, n_vocab: int, length: int, layer: type[nn.Module]) -> None:
             super().__init__()
             p = Post001
-            self.src_emb = nn.Embedding(n_src_vocab, p.d_embedding)
-            table = p.get_sin_enc_table(src_len + 1, p.d_embedding)
+            self.word_emb = nn.Embedding(n_vocab, p.d_embedding)
+            table = p.get_sin_enc_table(length + 1, p.d_embedding)
             self.pos_emb = nn.Embedding.from_pretrained(table, freeze=True)
-            self.layers = nn.ModuleList([p.EncoderLayer() for _ in range(p.n_layers)])
+            self.layers = nn.ModuleList([layer() for _ in range(p.n_layers)])
 
-        def forward(self, enc_inputs: Tensor) -> tuple[Tensor, list[Tensor]]:
-            pos_indices = torch.arange(1, enc_inputs.size(1) + 1).unsqueeze(0).to(enc_inputs)
-            enc_outputs = self.src_emb(enc_inputs) + self.pos_emb(pos_indices)
-            enc_self_attn_mask = Post001.get_attn_pad_mask(enc_inputs, enc_inputs)
-            enc_self_attn_weights = []
+        def forward(self, inputs: Tensor, *others: Tensor) -> tuple:
+            pos_indices = torch.arange(1, inputs.size(1) + 1).unsqueeze(0).to(inputs)
+            outputs, all_weights = self.word_emb(inputs) + self.pos_emb(pos_indices), []
             for layer in self.layers:
-                enc_outputs, weight = layer(enc_outputs, enc_self_attn_mask)
-                enc_self_attn_weights.append(weight)
-            return enc_outputs, enc_self_attn_weights
-
-    class Decoder(nn.Module):
-        def __init__(self, n_tgt_vocab: int, tgt_len: int) -> None:
-            super().__init__()
-            p = Post001
-            self.tgt_emb = nn.Embedding(n_tgt_vocab, p.d_embedding)
-            table = p.get_sin_enc_table(tgt_len + 1, p.d_embedding)
-            self.pos_emb = nn.Embedding.from_pretrained(table, freeze=True)
-            self.layers = nn.ModuleList([p.DecoderLayer() for _ in range(p.n_layers)])
-
-        def forward(self, dec_inputs: Tensor, enc_inputs: Tensor, enc_outputs: Tensor) -> tuple:
-            pos_indices = torch.arange(1, dec_inputs.size(1) + 1).unsqueeze(0).to(dec_inputs)
-            dec_outputs = self.tgt_emb(dec_inputs) + self.pos_emb(pos_indices)
-            pad_mask = Post001.get_attn_pad_mask(dec_inputs, dec_inputs)
-            subsequent = Post001.get_attn_subsequent_mask(dec_inputs)
-            dec_self_attn_mask = torch.gt((pad_mask + subsequent), 0)
-            dec_enc_attn_mask = Post001.get_attn_pad_mask(dec_inputs, enc_inputs)
-            own_weights, cross_weights = [], []
-            for layer in self.layers:
-                dec_outputs, own, cross = layer(dec_outputs, enc_outputs, dec_self_attn_mask, dec_enc_attn_mask)
-                own_weights.append(own)
-                cross_weights.append(cross)
-            return dec_outputs, own_weights, cross_weights
+                outputs, *weights = layer(outputs, *others)
+                all_weights.append(weights)
+            return outputs, *zip(*all_weights, strict=True)
 
     class Transformer(nn.Module):
         def __init__(self, n_src_vocab: int, n_tgt_vocab: int, src_len: int, tgt_len: int) -> None:
             super().__init__()
-            self.encoder = Post001.Encoder(n_src_vocab, src_len)
-            self.decoder = Post001.Decoder(n_tgt_vocab, tgt_len)
+            self.encoder = Post001.Coder(n_src_vocab, src_len, Post001.EncoderLayer)
+            self.decoder = Post001.Coder(n_tgt_vocab, tgt_len, Post001.DecoderLayer)
             self.projection = nn.Linear(Post001.d_embedding, n_tgt_vocab, bias=False)
 
         def forward(self, enc_inputs: Tensor, dec_inputs: Tensor) -> tuple:
-            enc_outputs, enc_weights = self.encoder(enc_inputs)
-            dec_outputs, own_weights, cross_weights = self.decoder(dec_inputs, enc_inputs, enc_outputs)
+            pad_mask, subsequent = Post001.get_attn_pad_mask, Post001.get_attn_subsequent_mask(dec_inputs)
+            enc_outputs, enc_weights = self.encoder(enc_inputs, pad_mask(enc_inputs, enc_inputs))
+            dec_self_attn_mask = torch.gt((pad_mask(dec_inputs, dec_inputs) + subsequent), 0)
+            masks = dec_self_attn_mask, pad_mask(dec_inputs, enc_inputs)
+            dec_outputs, own_weights, cross_weights = self.decoder(dec_inputs, enc_outputs, *masks)
             return self.projection(dec_outputs), enc_weights, own_weights, cross_weights
 
 
@@ -308,11 +288,7 @@ class Post003:
     class PositionalEncoding(nn.Module):
         def __init__(self, d_hid: int, n_position: int = 200) -> None:
             super().__init__()
-            table = np.array(
-                [[pos / np.power(10000, 2 * (j // 2) / d_hid) for j in range(d_hid)] for pos in range(n_position)]
-            )
-            table[:, 0::2], table[:, 1::2] = np.sin(table[:, 0::2]), np.cos(table[:, 1::2])
-            self.register_buffer("pos_table", torch.FloatTensor(table).unsqueeze(0))
+            self.register_buffer("pos_table", Post001.get_sin_enc_table(n_position, d_hid).unsqueeze(0))
 
         def forward(self, x: Tensor) -> Tensor:
             return x + self.pos_table[:, : x.size(1)].clone().detach()

@@ -99,19 +99,14 @@ def folder(tiny: Path, trained_run: Path) -> Path:
         own = own.replace(f"[{name}.en, {name}.de]", f"[configs/{name}.en, configs/{name}.de]")
     rng = random.Random(1)
     words = ["".join(rng.choices("abdefgiklmnoprstuv", k=6)) for _ in range(300)]
-    for name, n_pairs, copies in (
-        ("train", 250, "moved"),
-        ("dev", 12, "moved"),
-        ("bible", 200, "corpora"),
-        ("own", 60, "corpora"),
-    ):
+    for name, n_pairs, copies in (("train", 250, "moved"), ("dev", 12, "moved"), ("bible", 200, "corpora"), ("own", 60, "corpora")):  # fmt: skip
         sentences = [rng.choices(words, k=6) for _ in range(n_pairs)]
         for language, ending in (("nb", "et"), ("en", "")):
             Path(f"{name}.{language}").write_text("".join(f"{f'{ending} '.join(one)}{ending}\n" for one in sentences))
             shutil.copy(f"{name}.{language}", copies)
     for language, ending in (("nb", "et"), ("en", "")):  # of one language each
-        sentences = [rng.choices(words, k=7) for _ in range(100)]
-        Path(f"news.{language}").write_text("".join(f"{f'{ending} '.join(one)}{ending}\n" for one in sentences))
+        sentences = [[f"{word}{ending}" for word in rng.choices(words, k=7)] for _ in range(100)]
+        Path(f"news.{language}").write_text("".join(" ".join(one) + "\n" for one in sentences))
     sides = [Path(f"train.{language}").read_text().splitlines() for language in ("nb", "en")]
     unit = '<tu><tuv xml:lang="nb"><seg>{}</seg></tuv><tuv xml:lang="en"><seg>{}</seg></tuv></tu>'
     for name, text in {

@@ -28,7 +28,6 @@ _Row = tuple[int, tuple[bytes, ...]]  # the line where it begins; source and tar
 _SAVE_FILE = "fix the line, or save the file as UTF-8"
 _LEAVE_OUT = ", or leave such lines out: --set data.on_bad_line=skip"
 _CORPUS_COLUMNS = "\tcorpus\tfile"  # of a table of pairs
-_N_DUPLICATES_REMEMBERED = 1_000_000  # bounds the memory of counting repetitions at about 60 MB
 
 
 class SentencePair(NamedTuple):
@@ -55,7 +54,6 @@ class CorpusReport:
     n_pairs: int = 0
     n_kept: int = 0
     dropped: Counter[str] = field(default_factory=Counter)  # by reason
-    n_duplicates: int = 0
     notes: list[str] = field(default_factory=list)
     bad_lines: array[int] = field(default_factory=lambda: array("q"))  # that are not UTF-8 and were skipped
 
@@ -63,8 +61,6 @@ class CorpusReport:
         line = f"{name}: {self.n_kept:,} of {self.n_pairs:,} pairs kept"
         if self.dropped:
             line += f" ({', '.join(f'{count:,} {reason}' for reason, count in self.dropped.items())})"
-        if self.n_duplicates:
-            line += f"; {self.n_duplicates:,} of these repeated"
         return [line, *(f"{name}: {note}" for note in self.notes)]
 
 
@@ -85,13 +81,11 @@ def read_pairs(
         if not src or not tgt:
             report.dropped["with an empty side"] += 1
             continue
-        key = hash((src, normalize(tgt)))  # pairs that only differ in no-break spaces are repetitions
-        if key in seen:
-            if dedup:
+        if dedup:
+            key = hash((src, normalize(tgt)))  # pairs that only differ in no-break spaces are repetitions
+            if key in seen:
                 report.dropped["repeated"] += 1
                 continue
-            report.n_duplicates += 1
-        elif dedup or len(seen) < _N_DUPLICATES_REMEMBERED:
             seen.add(key)
         report.n_kept += 1
         yield SentencePair(src, tgt, pair.line, corpus)

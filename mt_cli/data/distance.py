@@ -30,17 +30,13 @@ class CharacterModel:
 
     def bits(self, lines: Sequence[str]) -> float:
         """How hard a character of the lines is to guess: the number of yes-or-no questions that it takes, in the mean."""
-        per_character = self._bits_of(_text(lines))
-        return float(per_character.mean()) if len(per_character) else 0.0
-
-    def _bits_of(self, text: Hashes) -> npt.NDArray[np.float64]:
-        """Of each character but the first, which is a line end."""
+        text = _text(lines)
         guess, n_before = np.full(len(text), 1 / (self._n_different + 1)), np.full(len(text), float(self._n))
         for counts, grams in zip(self._counts, _grams(text), strict=True):
             seen = counts[grams]
             guess = (seen + _PRIOR * guess) / (n_before + _PRIOR)
             n_before = np.concatenate([[0], seen[:-1]])
-        return -np.log2(guess[1:])
+        return float(-np.log2(guess[1:]).mean())  # of each character but the first, which is a line end
 
 
 def _text(lines: Sequence[str]) -> Hashes:

@@ -371,11 +371,9 @@ class Variants(dict[int, str]):
         return char not in self._known and not char.isspace() and not _HELD.match(char)
 
     def __missing__(self, code: int) -> str:
-        char = chr(code)
-        self[code] = found = self._variant(char) if self.is_unknown(char) else char
-        return found
-
-    def _variant(self, char: str) -> str:
+        char = self[code] = chr(code)
+        if not self.is_unknown(char):
+            return char
         plain, digit = unicodedata.normalize("NFKC", char), unicodedata.decimal(char, None)
         family = _FAMILY.get(char, "")
         if self._is_edge and not _IN_PAIRS.intersection(family):
@@ -385,7 +383,8 @@ class Variants(dict[int, str]):
         candidates += [] if digit is None else [str(digit)]
         is_narrowed = self._takes_narrow and unicodedata.east_asian_width(char) == "F"
         known = (one for one in candidates if one and self._known.issuperset(one))
-        return next(known, plain if is_narrowed else char)
+        self[code] = found = next(known, plain if is_narrowed else char)
+        return found
 
 
 def is_invisible(char: str) -> bool:

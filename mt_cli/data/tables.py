@@ -21,7 +21,7 @@ from pathlib import Path
 from mt_cli.config import is_memory
 from mt_cli.data.languages import code_of_name, may_be_a_word
 from mt_cli.data.lines import SAVE_AS_UTF_8, NotUtf8Error, decode_line, raw_lines
-from mt_cli.data.units import first_keys, languages_of_units, read_units, texts_of
+from mt_cli.data.units import languages_of_units, read_units, texts_of
 from mt_cli.display import shortened
 from mt_cli.errors import DataError, UsageError, missing_extra
 
@@ -90,7 +90,8 @@ def find_layout(file: Path, columns: str | None = None) -> TableLayout:
         return TableLayout(file, "", False, tuple(languages), pair, len(languages))
     delimiter, is_quoted, sheet, suffix = "", False, "", suffix_of(file)
     if suffix == ".jsonl":
-        rows, _ = _sample(_rows_of_units(file, first_keys(file)))
+        keys = dict.fromkeys(key for _, texts in islice(read_units(file), _MAX_SAMPLE_ROWS) for key in texts)
+        rows, _ = _sample(_rows_of_units(file, tuple(keys)))
     elif suffix == ".csv":
         is_quoted = True
         delimiter, rows = _delimiter_of(file)

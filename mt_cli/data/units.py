@@ -7,7 +7,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -247,8 +246,3 @@ def _json_units(file: Path) -> Iterator[Unit]:
         inner = (more for one in value.values() if isinstance(one, dict) for more in one.items())
         strings = {key: text for key, text in [*value.items(), *inner] if isinstance(text, str)}
         yield number, strings
-
-
-def first_keys(file: Path) -> tuple[str, ...]:
-    """The keys of the first objects of a .jsonl file, which are the names of its columns."""
-    return tuple(dict.fromkeys(key for _, texts in islice(_json_units(file), _N_SURVEYED) for key in texts))

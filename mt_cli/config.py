@@ -111,14 +111,14 @@ class Corpus(Section):
     weight: float = Field(1.0, ge=0.001, le=1000)
     """How often an epoch has each pair. 2: twice. 0.5: every epoch has half of the pairs, the next one the other half."""
     synthetic: bool = False
-    """Whether a machine translated its source from its target. It only teaches to write, and none of it is held out."""
+    """Whether a machine wrote its sources. A tag tells the network so, and no pair of it is held out."""
     hold_out: bool = True
     """Whether pairs of it may become dev and test sets. false: where it is not of the kind that will be translated."""
     last_weight: float | None = Field(None, ge=0, le=1000)
     """Its weight in the last phase of the training (training.last_phase). 0: none of it is read there. null: as weight."""
     tgt_lang: Language | None = None
-    """The language of its target, where that is not the one of the run but a related one, which helps to learn that; or gn-far for
-    text in gn that is unlike what is wanted. A tag before its sources names it. Such corpora come last in the list."""
+    """The language of its target, where that is only related to the one of the run; or gn-far for text in gn that is unlike what
+    will be translated. A tag before its sources names it. Such corpora come last in the list."""
     why: str = ""
     """Why it has these weights, for people."""
 
@@ -237,14 +237,14 @@ class DataConfig(LanguagePair):
     clean: bool = False
     """Whether to leave out the training pairs that `mt check` would drop. The same as `mt train --clean`."""
     spelling: Literal["dev", "own"] = "dev"
-    """Whose spelling training is read in, where its text has an apostrophe or a Latin letter with marks that data.dev hardly
-    ever has, such as ã for its â: that of the dev set, in `mt translate`, too, or the files' own."""
+    """dev: where the dev set has another apostrophe or other marks on a Latin letter than the training text (â for ã), both the
+    training text and what is translated are read with those of the dev set. own: they are read as they are."""
     variation: float = Field(0.05, ge=0, le=0.5)
-    """Which share of an epoch's pairs is made from others, with what people write and the text has not: spans that are copied,
-    such as addresses and placeholders, and typing errors. 0 for none."""
+    """The share of an epoch's pairs that are made from others: with spans that are copied, such as addresses and placeholders, or
+    with typing errors. 0: none."""
     terms: float = Field(0.0, ge=0, le=0.4)
-    """Which share of an epoch's pairs has translations behind some words of the source, as a glossary adds them: with 0.3 a run
-    learns to use them (`mt translate --glossary`), inflected where the sentence needs it. 0 for none."""
+    """The share of an epoch's pairs that have translations behind some words of the source, as a glossary adds them. With 0.3 a
+    run learns to use them (`mt translate --glossary`), inflected where the sentence needs it. 0: none."""
     bleu_tokenize: Literal["auto", "13a", "intl", "zh", "ja-mecab", "ko-mecab", "char", "none"] = "auto"
     """How sacrebleu splits text into words for BLEU. auto: by tgt_lang."""
 
@@ -297,7 +297,7 @@ class SeveralPairs(DataConfig):
     """Language pairs that one model learns, each with its own src_lang, tgt_lang, train, dev, test, words and columns.
     `mt translate RUN --to de` chooses one."""
     temperature: float = Field(1.0, ge=1, le=100)
-    """How much smaller language pairs are favoured: those of n sentence pairs are drawn in proportion to n ** (1 / temperature)."""
+    """How much small language pairs are favoured: one of n sentence pairs is drawn in proportion to n ** (1 / temperature)."""
 
     @property
     def directions(self) -> list[DataConfig]:
@@ -435,8 +435,8 @@ class TrainingConfig(Section):
     extend_vocabulary: bool | None = None
     """Whether to add subwords of the new text to the tokenizer of init_from. null: where that run has not learnt both languages."""
     rehearsal: float = Field(0.67, ge=0, lt=1)
-    """With init_from: which share of an epoch is training text of that run, so that it is not forgotten, where the new text is
-    between the same languages and has less than half as many pairs."""
+    """With init_from: the share of an epoch that is training text of that run, so that it is not forgotten. Only where the new
+    text is in the same direction and has less than half as many pairs."""
     freeze: list[Literal["embeddings", "encoder", "decoder", "all_but_embeddings"]] = []
     """Parts of the network that never change, for a run with init_from that learns from little text. The output projection is
     one of the embeddings."""

@@ -25,7 +25,7 @@ Files = list[Path] | None
 _OF_INPUT = "Runs (several are an ensemble); a text file, or stdin."
 _OF_CHECKPOINT = "best, last, step-N, averaged. Several: an ensemble; in evaluate, a row each."
 _OF_BAD_INPUT = "A line that is not UTF-8: stop, or put U+FFFD for what is wrong."
-_OF_ROBUSTNESS = "Also score test sets as people write: with emoji, addresses, capitals ..."
+_OF_ROBUSTNESS = "Also score test sets with changes that people make: emoji, addresses, capitals ..."
 _OF_GLOSSARY = "A table (.tsv, .csv, .xlsx) of terms and the translations that are to be used."
 _OF_STRICT = "Translations have all terms as the glossary writes them; slower, less fluent."
 RunsArgument = Annotated[list[Path], Argument(metavar="RUN...", help="Run directories; several are an ensemble.")]
@@ -54,7 +54,7 @@ CorpusArgument = Annotated[list[Path], _CORPUS]
 OptionalCorpusArgument = Annotated[Files, _CORPUS]
 SrcLangOption = Annotated[Text, Option(help=f"Language code of the source, {_CODE}.")]
 TgtLangOption = Annotated[Text, Option("--tgt-lang", "--to", help=_OF_TGT_LANG)]
-ColumnsOption = Annotated[Text, Option(help="Source and target of a table: 1,3, or names: es,gn.")]
+ColumnsOption = Annotated[Text, Option(help="Source and target of a table, by number or name: 1,3 or es,gn.")]
 DevOption = Annotated[Files, Option("--dev", help=f"The dev set: {_TWICE}. Default: held out.")]
 TestOption = Annotated[Files, Option("--test", help=f"A test set for `mt evaluate`: {_TWICE}.")]
 

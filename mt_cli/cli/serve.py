@@ -10,9 +10,9 @@ from typer import Argument, Option
 from mt_cli.cli.options import DeviceOption, existing_checkpoints
 from mt_cli.errors import UsageError, missing_extra
 
-_OF_RUNS = "Run directories; the first that has a direction translates it."
+_OF_RUNS = "Run directories; of several with one direction the first translates it."
 _OF_HOST = "Listen at this address; another than 127.0.0.1 is open to a network."
-_OF_KEY = "Answer only who sends this key; repeatable."
+_OF_KEY = "Answer only those who send this key; repeatable."
 _OF_OPEN = "Answer everybody who reaches the server, and any website."
 _OF_CORS = "Let any website, and extensions of a browser, read the answers."
 _OF_PER_MINUTE = "The most requests that an address may send in a minute."

@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 _MAX_RUNS = 100
 
-_OF_MINUTES = "Fit steps and schedule to this time, not to training.max_steps and patience."
+_OF_MINUTES = "Train for so long: steps and schedule are fitted to it, patience is ignored."
 _OF_CLEAN = "Leave out what `mt check` would drop; left_out.tsv lists it."
 _OF_FROM = "A run to begin with: its weights, tokenizer and held-out sets."
 _OF_CORRECTIONS = "In place of CORPUS: what people corrected in translations of --from RUN."

@@ -35,7 +35,7 @@ _OF_ENGINE = "The program that searches; ctranslate2 is faster on a CPU."
 _OF_JSON = "A JSON object a line: hypotheses, scores, alignment, estimated chrF, doubts."
 _OF_DOUBTS = "Say on stderr which translations look wrong, and why."
 _OF_COLUMN = "Of a table: the column to translate, by name or number; SOURCE,TARGET fills another one."
-_OF_ALL = "Of a document: translate also what it has a translation of."
+_OF_ALL = "Of a document: also translate anew what has a translation already."
 Markup = Literal["html", "xml"] | None
 Engine = Literal["mt", "ctranslate2", "ctranslate2-int8"]
 

@@ -42,9 +42,9 @@ StrictTermsOption = Annotated[bool, Option("--strict-terms", help=_OF_STRICT)]
 RobustnessOption = Annotated[bool, Option("--robustness", help=_OF_ROBUSTNESS)]
 
 # Of a corpus.
-_CODE = "where no name tells it, or a memory has several"
+_CODE = "where no name tells it or a memory has several"
 _TWICE = "a table, or given twice, for source and target"
-_OF_TGT_LANG = f"Language code of the target, {_CODE}, or of a folder's corpora."
+_OF_TGT_LANG = f"Language code of the target, {_CODE}. A folder needs it."
 _CORPUS = Argument(
     metavar="CORPUS...",
     help="Two text files, source and target; a table or memory (.tsv, .csv, .xlsx, .jsonl, .tmx, .xliff, .po); several of"

@@ -55,18 +55,14 @@ def are_one_table(files: Sequence[str]) -> bool:
     return len(files) == 1 and (is_table(files[0]) or files[0].lower().removesuffix(".gz").endswith(".txt"))
 
 
-def _files(value: Any) -> Any:
-    files = [value] if isinstance(value, str) else value
-    if not isinstance(files, list) or len(files) not in {1, 2} or not all(isinstance(file, str) for file in files):
-        raise ValueError(f"expected [source file, target file] or {_A_TABLE}")
+def _files(files: list[str]) -> list[str]:
     if (len(files) == 1 and not are_one_table(files)) or files[:1] == files[1:]:
         raise ValueError(f"expected two different files, source and target, or {_A_TABLE}")
     return files
 
 
-def _texts(value: Any) -> Any:
-    files = [value] if isinstance(value, str) else value
-    if not isinstance(files, list) or not files or not all(isinstance(one, str) and not is_table(one) for one in files):
+def _texts(files: list[str]) -> list[str]:
+    if any(map(is_table, files)):
         raise ValueError("expected text with a sentence on each line: a file or a list of files, no table")
     return files
 
@@ -75,10 +71,19 @@ _FILES_SCHEMA = [
     {"title": "[source file, target file]", "type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 2},
     {"title": "one table", "type": "string"},
 ]
-Files = Annotated[list[str], BeforeValidator(_files), WithJsonSchema({"anyOf": _FILES_SCHEMA})]
+_MayBeOne = BeforeValidator(lambda value: [value] if isinstance(value, str) else value)
+Files = Annotated[
+    list[str],
+    Field(min_length=1, max_length=2),
+    AfterValidator(_files),
+    _MayBeOne,
+    WithJsonSchema({"anyOf": _FILES_SCHEMA}),
+]
 TextFiles = Annotated[
     list[str],
-    BeforeValidator(_texts),
+    Field(min_length=1),
+    AfterValidator(_texts),
+    _MayBeOne,
     WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}),
 ]
 Language = Annotated[

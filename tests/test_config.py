@@ -84,7 +84,8 @@ IN_DATA = [  # what replaces a line of BASE, the line that is named, and how the
     ("tgt_lang: english!", 3, "data.tgt_lang: expected text such as en, de, zh, found english!"),
 
     ("tgt_lang: EN", 3, "data.src_lang and data.tgt_lang are both 'en'"),
-    *[(f"train: {given}", 4, "data.train: expected [source file, target file] or one table") for given in ("[a, b, c]", "", "[a, 3]")],
+    *[(f"train: {given}", 4, "data.train: expected [source file, target file] or one table") for given in ("[a, b, c]", "")],
+    ("train: [a, 3]", 4, "data.train.1: expected [source file, target file] or one table"),
     ("train: [a, a]", 4, "data.train: expected two different files"),
     ("train:\n  - files: a.tsv\n    weight: 0", 6, "data.train.0.weight: expected a number from 0.001 to 1,000, found 0"),
     ("train: [{files: a.tsv, weigth: 2}]", 4, "data.train.0.weigth: unknown key, did you mean 'data.train.weight'?"),

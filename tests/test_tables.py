@@ -92,7 +92,7 @@ def test_text_may_have_delimiters_line_breaks_and_quotes():
         'a 5" nail\tx\n"b""c"\ty\n"d\tz\n',
         "no\tnein\nI can come with you tomorrow\tIch kann morgen mitkommen\n",
     ):
-        assert find_layout(write("a.tsv", content)).is_plain
+        assert not find_layout(write("a.tsv", content)).is_quoted
         assert texts_of(Path("a.tsv")) == [tuple(line.split("\t")) for line in content.splitlines()]
     text = 'say it\tx\n"She said ""hi"""\ty\nplain\tz\n'
     assert texts_of(write("a.tsv", text))[1] == ('She said "hi"', "y")

@@ -171,8 +171,7 @@ def _rows_of_table(file: str, columns: str | None, report: CorpusReport) -> Iter
     from mt_cli.data.tables import find_layout, read_rows  # here, because translations need no tables
 
     layout = find_layout(Path(file), columns)
-    if not layout.is_plain:
-        report.notes.append(str(layout))
+    report.notes.append(str(layout))
     for line, *cells in read_rows(layout):
         src, tgt = (re.sub("\r?\n|\r", " ", cell).encode("utf-8", "surrogateescape") for cell in cells)
         yield line, (src, tgt)

@@ -2,7 +2,7 @@
 character is guessed from up to four before it, by how often that came about. All of it is whole arrays: a million
 characters take a second."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
@@ -15,28 +15,26 @@ _ORDER = 5  # characters of the longest n-gram
 _BITS = 20  # of an n-gram's hash: as many buckets as a corpus of a million characters has n-grams, or more
 _PRIOR = 3.0  # what shorter n-grams say counts as if it had been seen so many times
 _MAX_CHARACTERS = 600_000  # that are read of a text
+_HELD_OUT = 10  # every tenth line is not read: it shows how hard new lines of the same text are
+_NEAR, _FAR = 1.35, 2.0
 
 Pairs = tuple[Sequence[str], Sequence[str]]  # lines of source and of target
 Hashes = npt.NDArray[np.uint64]
 
 
-class CharacterModel:
-    """What is usual in some lines of text."""
-
-    def __init__(self, lines: Sequence[str]):
-        text = _text(lines)
-        self._counts = [np.bincount(one, minlength=1 << _BITS) for one in _grams(text)]
-        self._n, self._n_different = len(text), len(np.unique(text))
-
-    def bits(self, lines: Sequence[str]) -> float:
-        """How hard a character of the lines is to guess: the number of yes-or-no questions that it takes, in the mean."""
-        text = _text(lines)
-        guess, n_before = np.full(len(text), 1 / (self._n_different + 1)), np.full(len(text), float(self._n))
-        for counts, grams in zip(self._counts, _grams(text), strict=True):
+def _bits(known: Sequence[str], texts: Iterable[Sequence[str]]) -> list[float]:
+    """How hard a character of each text is to guess for who has read the known lines: the number of yes-or-no questions
+    that it takes, in the mean."""
+    read, found = _text(known), list[float]()
+    all_counts = [np.bincount(one, minlength=1 << _BITS) for one in _grams(read)]
+    for text in map(_text, texts):
+        guess, n_before = np.full(len(text), 1 / (len(np.unique(read)) + 1)), np.full(len(text), float(len(read)))
+        for counts, grams in zip(all_counts, _grams(text), strict=True):
             seen = counts[grams]
             guess = (seen + _PRIOR * guess) / (n_before + _PRIOR)
             n_before = np.concatenate([[0], seen[:-1]])
-        return float(-np.log2(guess[1:]).mean())  # of each character but the first, which is a line end
+        found.append(float(-np.log2(guess[1:]).mean()))  # of each character but the first, which is a line end
+    return found
 
 
 def _text(lines: Sequence[str]) -> Hashes:
@@ -52,12 +50,6 @@ def _grams(text: Hashes) -> list[npt.NDArray[np.int64]]:
         mixed = (grams[-1] ^ (grams[-1] >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
         grams.append(own + np.concatenate([np.zeros(1, np.uint64), mixed[:-1]]))
     return [(one >> np.uint64(64 - _BITS)).astype(np.int64) for one in grams]
-
-
-# How far text is ------------------------------------------------------------------------------------------------------
-
-_HELD_OUT = 10  # every tenth line is not read: it shows how hard new lines of the same text are
-_NEAR, _FAR = 1.35, 2.0
 
 
 class Gap(NamedTuple):
@@ -83,8 +75,9 @@ def gap(corpus: Pairs, text: Pairs) -> Gap:
     """Either is lines of source and of target."""
     times, unknown, lengths = list[float](), list[float](), list[tuple[float, float]]()
     for read, new in zip(corpus, text, strict=True):
-        model = CharacterModel([line for i, line in enumerate(read) if i % _HELD_OUT])
-        times.append(model.bits(new) / max(0.1, model.bits(read[::_HELD_OUT])))
+        known_lines = [line for i, line in enumerate(read) if i % _HELD_OUT]
+        of_new, of_read = _bits(known_lines, (new, read[::_HELD_OUT]))
+        times.append(of_new / max(0.1, of_read))
         of_corpus, of_text = ([word for line in side for word in words(line.casefold())] for side in (read, new))
         known = set(of_corpus)
         unknown.append(sum(word not in known for word in of_text) / max(1, len(of_text)))

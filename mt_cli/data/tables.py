@@ -49,12 +49,6 @@ class TableLayout:
     sheet: str = ""  # of a workbook: which one is read
 
     @property
-    def is_plain(self) -> bool:
-        """Whether each line is source, tab, target and nothing else has to be known."""
-        is_bare = self.delimiter == "\t" and not self.is_quoted and self.header is None
-        return is_bare and self.n_columns == 2 and self.columns == (0, 1)
-
-    @property
     def names(self) -> list[str]:
         """Of the columns of source and target, by the header; "" where it has none."""
         return [(self.header[i] if self.header is not None and i < len(self.header) else "") for i in self.columns]

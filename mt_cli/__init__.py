@@ -5,8 +5,8 @@
     run.translator().translate(["Buenos días."])
     evaluate(run.path)
 
-`train` and `check` take what their commands take. What they need is imported at their first use: torch takes a second, and
-`mt --help` must not wait for it.
+`train` and `check` take most options of their commands. What they need is imported at their first use: torch takes a second,
+and `mt --help` must not wait for it.
 """
 
 from __future__ import annotations

@@ -520,8 +520,8 @@ class DecodingConfig(Section):
     """Number of translations given for each line, as: number ||| text ||| score. No more than beam_size; with sample: how many
     are drawn."""
     length_normalization: Literal["gnmt", "average"] = "gnmt"
-    """What the score of a hypothesis is divided by in a beam: ((5 + length) / 6) ** length_penalty (gnmt; Wu et al. 2016), or
-    length ** length_penalty (average)."""
+    """What the score of a hypothesis is divided by in a beam. gnmt: ((5 + length) / 6) ** length_penalty (Wu et al. 2016);
+    average: length ** length_penalty."""
     length_penalty: float = Field(1.0, ge=0, le=10)
     """The exponent of the length normalization in a beam. More favours longer translations; 0 compares bare scores."""
     max_length_ratio: float | None = Field(None, gt=0, le=100)

@@ -47,7 +47,7 @@ def evaluate(
     Several systems are compared with the first: paired bootstrap (1,000 resamples), paired approximate randomization
     (10,000 trials), wins and losses by sentence, all of which take about two seconds for 1,000 sentences.
 
-    The search is that of each run's config, but for the options of a search that are given here.
+    Options of the search that are given here replace those of each run's config.
     """
     if as_json and form not in {None, "json"}:
         raise UsageError(f"--json is the same as --format json; leave out --json or --format {form}")

@@ -31,8 +31,8 @@ def explain(
     device: options.DeviceOption = "auto",
     to: options.ToOption = None,
 ) -> None:
-    """Show how a translation comes about. Greedy search is shown step by step, with a line for each token, and without the
-    search settings of the run.
+    """Show how a translation comes about. Greedy search is shown step by step, with a line for each token, whatever search
+    the run's config has.
 
     With --attention the translations are printed instead, and a page shows what was attended to.
     """

@@ -38,8 +38,8 @@ def serve(
 ) -> None:
     """Serve runs to people and programs: mt serve runs/nb-en
 
-    A browser shows the page. Programs ask as they ask LibreTranslate (/translate) or DeepL (/v2/translate). A run that
-    goes on being trained is taken up when its best checkpoint moves. Corrections that people make on the page are kept
+    A browser shows the page. Programs ask as they ask LibreTranslate (/translate) or DeepL (/v2/translate). When the
+    best checkpoint of a run moves, the server loads it. Corrections that people make on the page are kept
     in the run; `mt train --from RUN --corrections` learns from them.
     """
     for name in ("starlette", "uvicorn", "python_multipart"):

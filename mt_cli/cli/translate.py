@@ -62,8 +62,8 @@ def translate(
     """Translate lines of text, or documents. One line comes out for each line that goes in, in order, blank for blank.
 
     Of a document (.po, .srt, .vtt, .html, .md, .json, .properties, .csv, .tsv and others) only what is to be translated
-    changes. The search is that of the run's config, but for the options of a search that are given here. At a terminal
-    a line below a translation says why it may be wrong.
+    changes. Options of the search that are given here replace those of the run's config. At a terminal a line below a
+    translation says why it may be wrong.
     """
     runs, file = options.runs_and_input(paths, takes_folder=True)
     checkpoints = options.existing_checkpoints(runs, checkpoint)

@@ -1,5 +1,4 @@
-"""Memory that does not suffice is reported before the first step, with what to set; trying it changes nothing. How long an
-update takes is measured before the recipe chooses for given minutes."""
+"""Memory that does not suffice is reported before the first step, with what to set; trying it changes nothing."""
 
 import os
 from pathlib import Path
@@ -11,15 +10,12 @@ from tiny_trainer import options, trainer_of
 
 from mt_cli import device
 from mt_cli.build import prepare
-from mt_cli.config import Config, given_keys
-from mt_cli.config_file import complete, config_of
+from mt_cli.config_file import config_of
 from mt_cli.data.batching import epoch_batches, make_batch
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import is_out_of_memory
-from mt_cli.recipe import CorpusFacts, choose
 from mt_cli.run.run_dir import RunDir
 from mt_cli.training import memory, update
-from mt_cli.training.memory import update_seconds
 from mt_cli.training.state import Progress
 from mt_cli.training.update import Updates
 
@@ -149,25 +145,6 @@ def test_what_is_available_is_what_the_machine_says_and_no_more_than_the_contain
     assert 0 < (device.available_memory() or 0) <= total * 2
     monkeypatch.setattr(device, "_left_to_groups", lambda: iter([12345]))
     assert device.available_memory() == 12345
-
-
-def recipe(*overrides: str) -> Config:
-    small = ["model.d_model=64", "model.ffn_dim=64", "model.n_heads=2", "tokenizer.vocab_size=500"]
-    config = config_of({"src_lang": "es", "tgt_lang": "gn", "train": ["a.es", "a.gn"]}, [*small, *overrides])
-    choices = choose(FACTS, given_keys(config))
-    return complete(config, {key: choice.value for key, choice in choices.items()})
-
-
-FACTS = CorpusFacts(3_000, 3_000, 120_000, 80, 1.0)
-
-
-def test_any_config_is_timed(monkeypatch):
-    assert 0 < update_seconds(recipe(), FACTS) < float("inf")
-    overrides = ["training.batch_tokens=48", "tokenizer.joint=false"]
-    small = min(update_seconds(recipe(*overrides), FACTS) for _ in range(3))  # other work may interrupt
-    assert 0 < small < update_seconds(recipe(*overrides, "model.n_encoder_layers=24"), FACTS) < float("inf")
-    monkeypatch.setattr(memory, "Transformer", fail)
-    assert update_seconds(recipe(), FACTS) == float("inf")
 
 
 def test_minutes_are_few_on_a_slow_machine_and_many_on_a_fast_one_or_for_many_processes(tiny, monkeypatch):

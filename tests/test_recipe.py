@@ -2,12 +2,15 @@
 
 import itertools
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from mt_cli.config import OPEN_KEYS, given_keys
 from mt_cli.config_file import complete, config_of
 from mt_cli.recipe import CorpusFacts, FactsCounter, choose
+from mt_cli.training import memory
+from mt_cli.training.memory import update_seconds
 
 DATA: dict[str, Any] = {"src_lang": "es", "tgt_lang": "gn", "train": ["a.es", "a.gn"]}
 
@@ -99,3 +102,16 @@ def test_facts_are_counted_from_the_text():
     assert found.shared_letters == 0 and found.n_different_characters == len(set("猫狗A cat.dog"))
     counter.add("a cat and a dog", "a cat and a dog")
     assert counter.facts().shared_letters > 0.5
+
+
+def test_any_config_is_timed(monkeypatch):
+    corpus, small = (
+        facts(3_000),
+        ("model.d_model=64", "model.ffn_dim=64", "model.n_heads=2", "tokenizer.vocab_size=500"),
+    )
+    seconds = lambda *overrides: update_seconds(chosen(corpus, *small, *overrides), corpus)  # noqa: E731
+    overrides = ["training.batch_tokens=48", "tokenizer.joint=false"]
+    least = min(seconds(*overrides) for _ in range(2))  # other work may interrupt
+    assert 0 < least < seconds(*overrides, "model.n_encoder_layers=12") < float("inf")
+    monkeypatch.setattr(memory, "Transformer", Mock(side_effect=RuntimeError("out of memory")))
+    assert seconds() == float("inf")

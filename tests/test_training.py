@@ -1,6 +1,7 @@
 """Training: it learns, stops when asked, continues as if it had never stopped, and keeps what is worth keeping."""
 
 import contextlib
+import io
 import itertools
 import json
 import math
@@ -11,11 +12,14 @@ import shlex
 import shutil
 import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -24,6 +28,7 @@ from hypothesis import strategies as st
 from nursery import continued_step, wait_until
 from same_training import differences, unequal
 from tiny_trainer import options, trainer_of
+from tqdm import TMonitor, tqdm
 
 from mt_cli import build as run_module
 from mt_cli.cli import train as train_command
@@ -39,8 +44,10 @@ from mt_cli.run.run_dir import RunDir
 from mt_cli.training import loop, metrics_log, update, validation
 from mt_cli.training import optimizer as optimizer_module
 from mt_cli.training import state as resume
+from mt_cli.training.metrics_log import _BAR, format_duration
 from mt_cli.training.optimizer import Optimizer, muon_step, orthogonalized
-from mt_cli.training.update import Updates
+from mt_cli.training.state import Progress
+from mt_cli.training.update import Update, Updates
 
 SHORT = ["training.max_steps=84", "training.validate_every_steps=12", "model.dropout=0.2", "training.batch_tokens=256"]
 AT_ONCE = ["training.warmup_steps=0", "training.validate_every_steps=1", "training.n_samples=0"]
@@ -272,9 +279,16 @@ def change_loss(monkeypatch):
     return change
 
 
-@pytest.mark.parametrize(("value", "where", "n_late"), [(math.inf, "loss", 1), (math.nan, "gradient", 0)])
-def test_training_stops_before_an_update_that_is_not_finite(tiny, monkeypatch, change_loss, value, where, n_late):
-    overrides = [*SHORT, "training.max_steps=10", "training.validate_every_steps=5"]
+@pytest.mark.parametrize(
+    ("value", "where", "n_late", "optimizer"), [(math.inf, "loss", 1, "adamw"), (math.nan, "gradient", 0, "muon")]
+)
+def test_training_stops_before_an_update_that_is_not_finite(
+    tiny, monkeypatch, change_loss, value, where, n_late, optimizer
+):
+    overrides = [
+        *SHORT,
+        *(f"training.{one}" for one in ("max_steps=10", "validate_every_steps=5", f"optimizer={optimizer}")),
+    ]
     trainer, before, calls = trainer_of(tiny / "run", *overrides), {}, itertools.count(1)
     trainer.n_late = n_late
 
@@ -282,9 +296,8 @@ def test_training_stops_before_an_update_that_is_not_finite(tiny, monkeypatch, c
         if next(calls) < 8:
             return loss
         before.update({name: weight.clone() for name, weight in trainer.state.model.state_dict().items()})
-        return (
-            loss * value if where == "loss" else loss + (next(network.parameters()) * 0).sum().sqrt()
-        )  # a slope of 0/0
+        slope_of_nan = (next(network.parameters()) * 0).sum().sqrt()  # 0/0
+        return loss * value if where == "loss" else loss + slope_of_nan
 
     change_loss(failing)
     told = rf"^step 8: .*{where}.* is {value} \(batch with training lines (\d+, )+\.\.\.\); not applied, checkpoints of steps 5 "
@@ -296,20 +309,6 @@ def test_training_stops_before_an_update_that_is_not_finite(tiny, monkeypatch, c
     for run in "run", "whole":
         trainer_of(tiny / run, *overrides).train()
     assert not differences(tiny / "run", tiny / "whole")
-
-
-@pytest.mark.parametrize("name", ["adamw", "muon"])
-def test_an_update_that_is_not_finite_changes_neither_weights_nor_moments(make_model, name):
-    def steps(*are_finite: bool | None) -> tuple[dict[str, torch.Tensor], dict]:
-        optimizer = Optimizer(make_model(), TrainingConfig(optimizer=name), torch.float32)
-        torch.manual_seed(1)
-        for step, is_finite in enumerate(are_finite, 1):
-            scale = math.nan if is_finite is False else 1.0
-            optimizer.add([torch.randn(weight.shape) * scale for weight in optimizer.network_weights])
-            optimizer.step(1e-2, 0.1, step, None if is_finite is None else torch.tensor(is_finite))
-        return optimizer.model.state_dict(), optimizer.state()
-
-    assert not list(unequal(steps(True, True, False), steps(None, None)))
 
 
 def test_a_loss_that_jumps_up_where_r_drop_begins_is_no_divergence(tiny, change_loss, log_every):
@@ -446,6 +445,14 @@ def test_patience_ends_a_training_and_says_why(tiny, scripted, mt):
     assert answer.said[-1].startswith("finished at step 3 (no better dev score for long); best step 1")
     again = mt("train", "tiny.yaml", *options("training.max_steps=9", "training.patience=2", *SCORED))
     assert again.said[-1].startswith("runs/tiny is finished: step 3 (no better dev score for long); best step 1")
+
+
+def test_more_steps_continue_a_finished_training(tiny, mt):
+    few = options(*SHORT[1:], "training.schedule=constant", "training.n_samples=0")
+    for name, n_steps in (("grown", 13), ("grown", 26), ("straight", 26)):
+        assert mt("train", "tiny.yaml", "--run-dir", name, *few, *options(f"training.max_steps={n_steps}")).code == 0
+    grown, straight = (load_checkpoint(RunDir(Path(name)).find_checkpoint("last")) for name in ("grown", "straight"))
+    assert not list(unequal(grown["model"], straight["model"]))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -725,3 +732,163 @@ def test_a_damaged_best_checkpoint_is_named_and_not_deleted_and_is_the_best_agai
     said = mt(*command, *options("training.max_steps=161")).said
     assert said[0] == "continuing runs/tiny from step 160" and re.match(warning, said[1])
     assert said[-1].startswith("finished at step 161 (the last step); best step 161;")
+
+
+# What people see of a training while it runs ------------------------------------------------------------------------------
+
+
+def test_a_time_has_the_unit_that_people_would_use():
+    assert [format_duration(seconds) for seconds in (89, 91, 5000, 9000)] == ["89 s", "2 min", "83 min", "2.5 h"]
+
+
+@pytest.mark.parametrize(
+    ("key", "best", "text"), [("chrf", 41.53, "chrF (best 41.5"), ("loss", -1.2345, "dev loss (best 1.234")]
+)
+def test_the_bar_shows_time_left_loss_and_best_score_in_80_columns(tiny, monkeypatch, key, best, text):
+    monkeypatch.setattr(metrics_log, "_SHOW_EVERY_SECONDS", -1)
+    trainer, terminal = trainer_of(Path("run"), "training.max_steps=66000", f"training.select_by={key}"), io.StringIO()
+    p = trainer.state.progress
+    p.step, p.best_step, p.best_score = 12_345, 11_111, best
+    with tqdm(total=66_000, initial=p.step, file=terminal, ncols=80, bar_format=_BAR) as trainer.metrics._bar:
+        trainer.metrics.note_update(SimpleNamespace(loss_sum=231.0, n_tokens=100, grad_norm=1.0))
+        trainer.metrics._bar.refresh()
+    line = terminal.getvalue().split("\r")[-1].rstrip()
+    assert len(line) <= 80
+    assert line.startswith("12345/66000, ") and " left, loss 2.31, " in line and f"{text} at 11111)" in line
+
+
+def test_the_time_left_is_logged_once_where_there_is_no_bar_and_all_figures_are_recorded(tiny, mt):
+    settings = ("max_steps=60", "validate_every_steps=40", "n_samples=0")
+    answer = mt("train", "tiny.yaml", *(f"--set=training.{one}" for one in settings))
+    assert len([line for line in answer.said if re.fullmatch(r"about \d+ (s|min) left", line)]) == 1
+    records = [json.loads(line) for line in (tiny / "runs/tiny/metrics.jsonl").read_text().splitlines()]
+    assert [record["step"] for record in records] == [40, 50, 60, 60]
+    assert {"loss", "learning_rate", "grad_norm"} <= records[1].keys()
+    assert {"dev_loss", "train_loss", "bleu", "chrf", "weights", "is_best"} <= records[-1].keys()
+
+
+def test_tensorboard_gets_every_figure_once_also_after_a_stop_and_of_steps_before_it_was_asked(tiny, mt, trained_run):
+    reader = pytest.importorskip("tensorboard.backend.event_processing.event_file_loader")
+    shutil.copytree(trained_run, "run")
+    metrics = Path("run/metrics.jsonl")
+    with metrics.open("a") as file:  # as after a kill: a figure that no checkpoint has
+        file.write('{"step": 199, "epoch": 2, "loss": 7.0}\n')
+    train = ["train", "tiny.yaml", "--run-dir", "run", "--set", "training.tensorboard=true"]
+    for n_steps in (165, 210):
+        answer = mt(*train, "--set", f"training.max_steps={n_steps}")
+        assert answer.code == 0, answer.err.decode()
+        (file,) = Path("run/tensorboard").iterdir()
+        events = reader.LegacyEventFileLoader(str(file)).Load()
+        found = [(event.step, one.tag, one.simple_value) for event in events for one in event.summary.value]
+        records = map(json.loads, metrics.read_text().splitlines())
+        of_each = [(record["step"], *item) for record in records for item in record.items()]
+        assert found == [(step, key, pytest.approx(x)) for step, key, x in of_each if type(x) is float]
+    assert {tag for _, tag, _ in found} >= {"loss", "learning_rate", "grad_norm", "dev_loss", "bleu", "chrf"}
+
+
+def test_a_missing_tensorboard_is_reported_before_anything_is_prepared(tiny, mt, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    answer = mt("train", "tiny.yaml", "--run-dir", "run", "--set", "training.tensorboard=true")
+    assert answer.said[0].startswith('error: training.tensorboard needs tensorboard; install it with: pip install "mt')
+    assert answer.code == 2 and not Path("run").exists()
+
+
+@pytest.mark.parametrize(
+    ("validations", "best"),
+    [
+        ([(13.1, 6.9), (0.5, 5.7), (6.9, 5.5)], 3),  # babble first, then a few words, then sentences
+        ([(20.0, 4.0), (22.0, 3.8), (21.0, 3.6)], 2),  # what has been learnt is judged by its score
+        ([(20.0, 4.0), (22.0, 4.8), (21.0, 4.4)], 2),  # also where it knows the training text by heart
+        ([(20.0, 4.0), (19.0, 3.7), (18.0, 3.4)], 3),
+    ],
+)
+def test_the_best_has_the_highest_score_or_a_loss_that_is_clearly_lower(validations, best):
+    progress = Progress()
+    for progress.step, (score, loss) in enumerate(validations, 1):
+        is_best = bool(progress.note_validation(score, loss))
+        assert is_best == (progress.best_step == progress.step) == (not progress.n_validations_without_best)
+    assert progress.best_step == best
+
+
+# What updates train on, made ahead by a thread ----------------------------------------------------------------------------
+
+AHEAD = [
+    *("training.max_steps=8", "training.validate_every_steps=8", "training.n_samples=0", "training.batch_tokens=128"),
+    *("training.accumulate=2", "training.both_directions=0.5"),
+]
+LAST = "data.train=[{files: [train.en, train.de], last_weight: 0}, {files: [test.en, test.de], weight: 40}]"
+
+
+@pytest.fixture
+def ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a GPU: the next batches are made while the present ones are trained on."""
+    real = Updates.__init__
+
+    def init(self: Updates, *args: Any) -> None:
+        real(self, *args)
+        self._ahead = ThreadPoolExecutor(1)
+
+    monkeypatch.setattr(Updates, "__init__", init)
+
+
+def threads() -> set[threading.Thread]:
+    """All but the one that tqdm starts with the first progress bar of a process."""
+    return {thread for thread in threading.enumerate() if not isinstance(thread, TMonitor)}
+
+
+def test_batches_made_ahead_make_the_same_training_also_when_it_is_continued(tiny, ahead, monkeypatch):
+    """It is stopped in the last phase, which reads the second corpus alone."""
+    real, portion, before, read = Updates.compute, Updates.portion, threads(), list[int]()
+    trainer = trainer_of(tiny / "ahead", *AHEAD, LAST)
+    trainer.n_late = 1
+
+    def compute(self: Updates) -> Update:
+        if trainer.state.progress.step == 6:
+            trainer.signals.received = 15
+        return real(self)
+
+    def noted(self: Updates, batches: list[list[int]], *args: Any) -> Any:
+        read.append(min(min(batch) for batch in batches))
+        return portion(self, batches, *args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Updates, "compute", compute)
+        patch.setattr(Updates, "portion", noted)
+        with pytest.raises(Interrupted):
+            trainer.train()
+    n_first = len(trainer.data.train.parts[0])
+    assert [first >= n_first for first in read[:8]] == [False] * 6 + [True] * 2
+    trainer_of(tiny / "ahead", *AHEAD, LAST).train()
+    assert threads() <= before, "none is left behind"
+    monkeypatch.undo()
+    monkeypatch.chdir(tiny)
+    trainer_of(tiny / "plain", *AHEAD, LAST).train()
+    assert differences(tiny / "ahead", tiny / "plain") == [], "what was made and not trained on does not count"
+
+
+def test_an_error_of_the_thread_ends_the_training(tiny, ahead, monkeypatch):
+    real = update.make_batch
+
+    def fail(*args: Any) -> Any:
+        if threading.current_thread() is not threading.main_thread():
+            raise MemoryError("in the thread")
+        return real(*args)
+
+    monkeypatch.setattr(update, "make_batch", fail)
+    before = threads()
+    with pytest.raises(Exception, match="out of memory on cpu at training"):
+        trainer_of(tiny / "run", *AHEAD).train()
+    assert threads() <= before
+
+
+def test_machines_of_unequal_cores_share_each_batch_between_them(tiny):
+    trainer = trainer_of(Path("run"), *AHEAD, "training.batch_tokens=28", "training.both_directions=0")
+    trained = list[tuple[int, ...]]()
+    for rank, n_threads in ((0, 1), (1, 5)):
+        updates = Updates(trainer.state, trainer.data.train, Mock(rank=rank, n=2))
+        updates.n_threads = n_threads
+        batches = [make() for _, make in next(updates._portions).parts]
+        trained += [tuple(row) for batch in batches for row in batch.src_ids.tolist()]
+    portion = next(Updates(trainer.state, trainer.data.train)._portions)
+    assert len(portion.batches) > 1
+    assert len(trained) == sum(map(len, portion.batches))

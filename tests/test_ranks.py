@@ -101,7 +101,9 @@ def wait_for(file: Path, process: subprocess.Popen[bytes]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rank", [0, 1])
-def test_a_signal_to_one_process_stops_all_of_them_at_the_same_step(tiny, start, rank):
+def test_a_signal_to_one_process_stops_all_at_the_same_step_and_one_that_dies_ends_the_others_with_a_message(
+    tiny, start, rank
+):
     processes = start(2, "train", "tiny.yaml", *ENDLESS, "--run-dir", "run")
     wait_for(tiny / "run" / "metrics.jsonl", processes[0])
     processes[rank].send_signal(signal.SIGTERM)
@@ -109,13 +111,8 @@ def test_a_signal_to_one_process_stops_all_of_them_at_the_same_step(tiny, start,
     assert {first, second} == {143, 130} and ((first, second)[rank] == 143) and nothing == ""
     step = RunDir(tiny / "run").steps()[-1]
     assert f"stopped at step {step}, saved in run" in said
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("rank", [0, 1])
-def test_a_process_that_dies_ends_the_others_with_a_message(tiny, start, rank):
-    processes = start(2, "train", "tiny.yaml", *ENDLESS, "--run-dir", "run")
-    wait_for(tiny / "run" / "last", processes[0])
+    processes = start(2, "train", "tiny.yaml", *ENDLESS, "--run-dir", "killed")
+    wait_for(tiny / "killed" / "last", processes[0])
     processes[rank].kill()
     other = processes[1 - rank]
     said = other.communicate(timeout=120)[1].decode()
@@ -160,9 +157,9 @@ def test_the_commands_of_the_page_run(tiny):
     changes = {
         "configs/phrasebook.yaml": "tiny.yaml",
         "mine.yaml": "tiny.yaml",
-        "--nproc-per-node 4": "--nproc-per-node 1",
+        "first:29500": f"localhost:{free_port()}",
     }
-    changes["first:29500"] = f"localhost:{free_port()}"
+    changes["--nproc-per-node 4"] = "--nproc-per-node 1"
     for line, n_times in ((alone, 1), (many, 2)):
         for old, new in changes.items():
             line = line.replace(old, new)

@@ -62,12 +62,6 @@ def test_weights_forget_within_two_epochs_at_the_peak_rate(schedule, batch_token
     assert weight_decay(TrainingConfig(), 512, 1000) == 1, "never more"
 
 
-def test_every_other_of_the_first_steps_is_backward_and_r_drop_begins_after_them():
-    training = TrainingConfig(max_steps=10, both_directions=0.5, r_drop=1)
-    phases = [(one.is_backward, one.n_passes) for one in (phase(step, training) for step in range(10))]
-    assert phases == [(False, 1), (True, 1)] * 2 + [(False, 1)] + [(False, 2)] * 5
-
-
 @pytest.mark.parametrize("both_directions", [0.0, 0.3, 1.0])
 @pytest.mark.parametrize(("r_drop", "max_steps"), [(0.0, 50), (2.0, 50), (2.0, 2)])
 def test_all_phases_are_those_that_occur(both_directions, r_drop, max_steps):

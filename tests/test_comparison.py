@@ -1,7 +1,5 @@
 """Each system is compared with the first, seeds of one config are recognised, and tables are made for papers."""
 
-import csv
-import io
 import json
 import random
 import re
@@ -152,22 +150,9 @@ def test_scores_print_as_the_command_does(mt):
     assert repr(scores) == str(scores) and repr(scores[0]).startswith("worse on ref: BLEU ")
 
 
-def test_a_table_for_programs_has_every_number_under_the_name_that_it_has_in_json(mt):
-    shutil.copy("worse", name := 'a "b", c')
-    command = ["evaluate", "--hyp", "good", "--hyp", name, "--ref", "ref", "--format"]
-    first, second = csv.DictReader(io.StringIO(mt(*command, "csv").out.decode()))
-    results = json.loads(mt(*command, "json").out)
-    assert (first["hyp"], second["hyp"], first["signatures.bleu"]) == ("good", name, results[0]["signatures"]["bleu"])
-    assert float(second["bleu"]) == results[1]["bleu"]
-    assert float(second["intervals.ter.low"]) == results[1]["intervals"]["ter"]["low"]
-    compared = results[1]["comparison"]
-    assert second["comparison.scores.chrf.meaning"] == compared["scores"]["chrf"]["meaning"]
-    assert (first["comparison.losses"], int(second["comparison.losses"])) == ("", compared["losses"])
-
-
 def test_control_characters_of_a_name_are_escaped_everywhere(mt):
     shutil.copy("worse", name := "a\x1b[31m\nb")
-    for form in ("text", "latex", "markdown", "csv"):
+    for form in ("text", "latex", "markdown"):
         answer = mt("evaluate", "--hyp", name, "--hyp", "good", "--ref", "ref", "--format", form)
         assert b"x1b" in answer.out and b"\x1b" not in answer.out
 

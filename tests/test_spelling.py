@@ -17,7 +17,6 @@ from mt_cli.data.spelling import Respelling, count_characters, format_spelling, 
 from mt_cli.decoding.translator import Translator
 from mt_cli.evaluation.baselines import memory_of
 from mt_cli.explain.doubts import explain_lines
-from mt_cli.explain.report import RunReport, rarities
 from mt_cli.run.run_dir import Direction, RunDir
 
 TRAIN, DEV = ["mbaẽ ko’ã peteĩ mitã " * 20] * 20, ["mbaê ko'â peteî mitâ " * 20]
@@ -179,4 +178,3 @@ def test_the_check_tells_it_and_the_translation_memory_writes_so(data, tmp_path)
     config = load_config(run.config_file)
     for source in ("D'Artagnan 7 está aquí", "D’Artagnan 7 está aquí"):
         assert memory_of(run, Direction(config.data), [source]).translate(source) == "mitâ ko'ape oî 7"
-    assert rarities(RunReport(run, ""), config, [["d’artagnan"], ["d'artagnan"]]) == [200] * 2

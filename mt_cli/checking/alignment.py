@@ -1,11 +1,10 @@
-"""Finds where the two sides of a corpus do not belong together: shifted stretches, and single lines with a wrong
-partner.
+"""Finds where the two sides of a corpus do not belong together: shifted stretches, and single lines with a wrong partner.
 
-A lexicon, IBM model 1 (Brown et al. 1993) in both directions, gives each pair a score (Moore 2002): the mean over its
-words of log P(word | the other side) / P(word), without what the pair itself has added to the counts. A logistic
-regression, which tells the corpus's own pairs from the same sources beside other targets, makes it the log odds that
-the lines belong together; how likely each pair is wrong, and the regression without those, are estimated in turn
-(Saerens et al. 2002). Stretches are the best path (Viterbi) through the odds of each line with its neighbours' targets.
+IBM model 1 (Brown et al. 1993) in both directions gives each pair a score (Moore 2002): the mean over its words of
+log P(word | the other side) / P(word), without what the pair itself has added to the counts. A logistic regression, which
+tells pairs from the same sources beside other targets, makes it the log odds that the lines belong together; how likely
+each pair is wrong, and the regression without those, are estimated in turn (Saerens et al. 2002). Stretches are the best
+path (Viterbi) through the odds of each line with its neighbours' targets.
 """
 
 from __future__ import annotations
@@ -132,8 +131,7 @@ class _Side:
 
 
 class _Cells(NamedTuple):
-    """Each unit of the source beside each of the target. `_row` counts units of these pairs, `_at` is a place in the
-    corpus."""
+    """Each unit of the source beside each of the target. `_row` counts units of these pairs, `_at` those of the corpus."""
 
     src: Ints
     tgt: Ints
@@ -200,8 +198,6 @@ def _sums(values: Floats, places: Ints, n_places: int) -> Floats:
     """The sum of the values that belong to each place."""
     return np.bincount(places, values, n_places).astype(np.float64, copy=False)
 
-
-# Alignment ------------------------------------------------------------------------------------------------------------
 
 _MIN_HELD_OUT = 20  # lines that the lexicon held out, of 200 distinct pairs: fewer teach nothing
 _PRECISION = 0.95  # expected share of the reported wrong partners that are wrong

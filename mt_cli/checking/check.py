@@ -1,6 +1,5 @@
-"""Looks a corpus through before a model is trained on it: what it has, what is wrong with it, which pairs a person
-would drop. It is read to learn what is usual, then to judge each pair, by `check` once more to compare the sides. Two
-hashes and a byte are kept of a pair."""
+"""Looks a corpus through before a model is trained on it. It is read to learn what is usual, then to judge each pair, by
+`check` once more to compare the sides. Two hashes and a byte are kept of a pair."""
 
 from __future__ import annotations
 
@@ -154,8 +153,6 @@ def spelling_findings(train: CharacterCounts, spellings: Spellings, choice: Lite
                 times = ", ".join(f"{char} (U+{ord(char):04X}) {n:,} times" for char, n in used.most_common() if n)
                 yield Finding.of(Kind.TWO_SPELLINGS, n, share, side=side, character=name, spellings=times, most=most)
 
-
-# Dev and test sets ----------------------------------------------------------------------------------------------------
 
 _MANY_COMMON_WORDS = 0.45  # where a third of the words are borrowed, as in spoken Guarani, it is 0.32
 _FEW_TEXTS, _TOO_FEW_TEXTS = 1_000, 100

@@ -20,7 +20,7 @@ _OF_TGT_LANG = "With --hyp: their language. Default: that of the file names, or 
 _OF_TOKENIZE = "sacrebleu's BLEU tokenizer. Default: that of the config, or of the language."
 _OF_BASELINES = "Also score the copied source and the most similar training pair."
 _OF_FORMAT = "How results are printed: as text (the default), or for a paper or a program."
-Format = Literal["text", "json", "latex", "markdown", "csv"] | None
+Format = Literal["text", "json", "latex", "markdown"] | None
 
 
 @options.with_search_options("n_best")

@@ -57,8 +57,7 @@ def cross_attention(model: Transformer, pairs: Sequence[tuple[Sequence[int], Seq
 
 
 def written(parts: Sequence[Part], tokenizer: Tokenizer, model: Transformer) -> list[list[str]]:
-    """What each hypothesis of each part says, as its source is written, with the symbols of the line. What the model did not
-    write is placed by its attention."""
+    """What each hypothesis of each part says, with the symbols of the line; what was lost is placed by attention."""
     texts, unfinished = list[list[str]](), list[tuple[SourcePart, Hypothesis, list[str], int]]()
     for part in parts:
         source, own = part.source, list[str]()
@@ -79,8 +78,7 @@ def written(parts: Sequence[Part], tokenizer: Tokenizer, model: Transformer) -> 
 
 
 def _written_by_alignment(source: SourcePart, tgt_ids: Sequence[int], weights: Tensor, tokenizer: Tokenizer) -> str:
-    """The translation with tags around the words that belong to theirs, and with spans that the model has lost.
-    `weights`: what `cross_attention` gave."""
+    """The translation with tags around the words that belong to theirs, and with spans that the model has lost."""
     src_words, tgt_words, matrix = _word_weights(source, tgt_ids, weights, tokenizer)
     rows, missing = list[int](), set(held(source.text))
     for row, word in enumerate(tgt_words):
@@ -154,9 +152,6 @@ def words_of(pieces: Sequence[str]) -> tuple[list[Word], Weights]:
     for word, own in enumerate(members):
         groups[word, own] = 1
     return words, groups
-
-
-# Marks -----------------------------------------------------------------------------------------------------------------
 
 
 def placed(words: Sequence[Word], marks: Sequence[Mark], weights: Weights) -> str:

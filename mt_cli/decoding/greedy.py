@@ -1,5 +1,4 @@
-"""Greedy search: at every step the most probable next token. The introduction to decoding, and what beam search with a
-beam of one must equal.
+"""Greedy search: at every step the most probable next token. A beam of one must equal it.
 
 Shapes: B sentences, S source length, V vocabulary.
 """

@@ -84,8 +84,7 @@ class Searcher:
     def search(
         self, requests: Sequence[Request], settings: DecodingConfig, on_batch: Callable[[int], None] | None = None
     ) -> list[list[Hypothesis]]:
-        """Hypotheses of each request, in order. Sentences of similar length are searched in a batch, whose size
-        `on_batch` gets."""
+        """Hypotheses of each request. Sentences of similar length share a batch, whose size `on_batch` gets."""
         results: list[list[Hypothesis]] = [[] for _ in requests]
         kinds = defaultdict[tuple[bool, bool], list[int]](list)  # so that none depends on what others in its batch have
         for i in sorted(range(len(requests)), key=lambda i: -len(requests[i].src_ids)):  # longest first
@@ -145,9 +144,6 @@ class Searcher:
         return beam_search(self.search_model, src_ids, src_mask, limits, beam_size, *ranking, used_constraints, beams)
 
 
-# Sampling ------------------------------------------------------------------------------------------------------------
-
-
 @torch.inference_mode()
 def sample(
     model: SearchModel,
@@ -200,9 +196,6 @@ def draw(log_probs: Tensor, uniform: Tensor, temperature: float, top_k: int, top
     return order.gather(1, passed.int().argmax(-1, keepdim=True))[:, 0]
 
 
-# Several models ------------------------------------------------------------------------------------------------------
-
-
 @dataclass
 class EnsembleState:
     states: list[DecoderState]  # one of each model
@@ -241,8 +234,7 @@ def target_logits(model: Transformer, batch: Batch) -> Iterator[tuple[Tensor, Te
 
 @torch.inference_mode()
 def token_scores(models: Sequence[Transformer], pairs: Sequence[tuple[list[int], list[int]]]) -> list[list[float]]:
-    """For each pair of ids, the log-probability of every target token and, last, of the end symbol. Raises UsageError for
-    a pair that is too long."""
+    """For each pair of ids, the log-probability of each target token and of the end. Raises UsageError for long pairs."""
     limit, lengths = min(model.positions.n_positions for model in models) - 1, [max(map(len, pair)) for pair in pairs]
     if (longest := max(lengths, default=0)) > limit:
         raise UsageError(f"{longest} tokens in a line to be scored, the model reads at most {limit}; shorten it")

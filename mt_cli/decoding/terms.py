@@ -56,8 +56,7 @@ class Glossary:
 
     @classmethod
     def read(cls, file: Path) -> Glossary:
-        """From a table of terms and translations. Of a term with two the first counts, which is logged. Raises
-        DataError, also for a row without one of both."""
+        """From a table of terms and translations. Of a term with two the first counts, and a warning. Raises DataError."""
         if not is_table(str(file)):
             expected = "a glossary as a table (.tsv, .csv, .xlsx): a term, a tab, its translation"
             raise DataError(f"{file}: expected {expected}")
@@ -102,8 +101,7 @@ def key_of(word: str) -> str:
 
 
 def _differing(words: Sequence[str], of_term: Sequence[str]) -> int:
-    """How many letters differ; 1000 for other words. A term without capitals also stands for words with them, and any
-    for one in capitals."""
+    """How many letters differ; 1000 for other words. A term without capitals stands for words with them, too."""
     total = 0
     for word, own in zip(words, of_term, strict=True):
         word = own if word == own.upper() else word.lower() if own == own.lower() else word

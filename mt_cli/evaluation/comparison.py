@@ -1,6 +1,5 @@
-"""What a system made of a test set, and how it differs from others: tests of significance, wins and losses by sentence, and
-seeds of one config. Intervals and tests are those of sacrebleu, with the same random numbers; as it holds all resamples at
-once, 80 KB for each sentence, here 32 at a time are drawn and summed by a matrix product, which is exact."""
+"""What a system made of a test set, and how it differs from others: by chance or not, by sentence, by seed. Intervals and tests
+are sacrebleu's, with the same random numbers; it holds all resamples at once, 80 KB for each sentence, here 32 are."""
 
 import hashlib
 import json
@@ -102,9 +101,6 @@ def _exchanged(first: Counts, second: Counts) -> Floats:
         pairs = zip(ones.tolist(), (both - ones).tolist(), strict=True)
         differences += [abs(first.score_of(one) - first.score_of(other)) for one, other in pairs]
     return np.array(differences)
-
-
-# Test sets, and what systems make of them ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -35,8 +35,7 @@ Paths = str | Path | Sequence[str | Path]
 
 
 class Evaluation(list[SetScores]):
-    """The scores of each system on each test set, compared with the first, then baselines; prints as `mt evaluate`
-    does."""
+    """The scores of each system on each test set, compared with the first, then baselines; a table as text."""
 
     def __init__(self, results: Sequence[SetScores]):
         super().__init__(with_comparisons([one for one in results if one.kind != "baseline"]))
@@ -65,10 +64,9 @@ def evaluate(
     strict_terms: bool = False,
     **search: Any,
 ) -> Evaluation:
-    """The scores of runs on the sets of their configs, in each direction they learnt or in `to`; or on `src` and `ref`;
-    or of files of translations `hyp`, in `tgt_lang`, against `ref`. `glossary`, `strict_terms`: of
-    `Translator.translations`; then it is scored, too, how many terms were used. `search`: keys of `decoding`. Warnings
-    are logged. Raises MTError, for text that cannot be read before anything is translated."""
+    """The scores of runs on the sets of their configs, in each direction or in `to`, or on `src` and `ref`; or of files of
+    translations `hyp`, in `tgt_lang`, against `ref`. `glossary`, `strict_terms`: of `Translator.translations`; then the
+    use of its terms is scored, too. `search`: keys of `decoding`. Raises MTError, before anything is translated."""
     if not runs and not (hyp and ref):
         raise UsageError("nothing to evaluate; give a run, or hyp and ref")
     terms = {"glossary": as_glossary(glossary), "strict_terms": strict_terms} if glossary is not None else {}
@@ -135,8 +133,7 @@ class RunEvaluator:
         terms: Mapping[str, Any] | None = None,
         **search: Any,
     ):
-        """`terms`: arguments of `Translator.translations`. `search` replaces keys of the config's `decoding`. Raises MTError
-        where the checkpoint cannot be used so."""
+        """`terms`: arguments of `Translator.translations`; `search`: keys of `decoding`. Raises MTError."""
         self._tokenize = bleu_tokenizer(tokenize or direction.data.bleu_tokenize, direction.data.tgt_lang)
         loaded = load_model(run, checkpoint)
         model, tokenizer, config, content, profile = loaded.for_direction(direction, run)
@@ -250,8 +247,7 @@ def _sets_of_parent(config: Config, direction: Direction) -> list[TestSet]:
 
 
 def read_set(data: DataConfig, name: str, files: list[str], is_back: bool = False) -> TestSet:
-    """A set of a run of this config, its sides exchanged if `is_back`; from the third file on references. Raises
-    DataError."""
+    """A set of a run, its sides exchanged if `is_back`; from the third file on references. Raises DataError."""
     report = CorpusReport()
     pairs = list(read_raw_pairs(files[:2], columns=data.columns, on_bad_line=data.on_bad_line, report=report))
     if not pairs:

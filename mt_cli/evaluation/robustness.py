@@ -68,7 +68,8 @@ def changes(src_lang: str, tgt_lang: str) -> list[Change]:
 
     both = {  # what is expected in the translation, too: how a text is written then, and the span that is to be copied
         "emoji in front": ("😀 {}", "😀"), "emoji at the end": ("{} 😀", "😀"), "emoji alone": ("😀{:.0}", "😀"),
-        "quotation marks": ("“{}”", ""), "brackets": ("({})", ""), "dash": ("- {}", ""), "line break within": ("{0}\u2028{0}", "\u2028"),
+        "quotation marks": ("“{}”", ""), "brackets": ("({})", ""), "dash": ("- {}", ""),
+        "line break within": ("{0}\u2028{0}", "\u2028"),
     }  # fmt: skip
     return [
         Change("invisible mark in front", "\u200f{}".format),
@@ -97,8 +98,8 @@ def changed_sets(one: TestSet, src_lang: str, tgt_lang: str) -> Iterator[tuple[C
 
 
 def held(change: Change, plain: Sequence[str], changed: Sequence[str]) -> tuple[float, float | None]:
-    """The share of the translations of the changed sources that are other ones than the change makes of the `plain` translations,
-    and the share that has its span once; None where it has none."""
+    """The share of the translations that are other ones than the change makes of the `plain` translations, and the share
+    that has its span once; None where it has none."""
     differing = sum(map(ne, map(change.edit_reference, plain), changed)) / len(plain)
     kept = sum(output.count(change.span) == 1 for output in changed) / len(changed)
     return differing, kept if change.span else None

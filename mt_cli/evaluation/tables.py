@@ -1,16 +1,14 @@
-"""Results as a table: for a terminal, for a paper (LaTeX, Markdown) and for other programs (CSV, JSON)."""
+"""Results as a table: for a terminal, for a paper (LaTeX, Markdown) and for other programs (JSON)."""
 
-import csv
-import io
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Literal
 
 from mt_cli.display import column_width, escaped
 from mt_cli.evaluation.comparison import N_RESAMPLES, N_TRIALS, SEED, SetScores
 from mt_cli.evaluation.metrics import TITLES, perplexity
 
-Format = Literal["text", "latex", "markdown", "csv", "json"]
+Format = Literal["text", "latex", "markdown", "json"]
 _TEXT_COLUMNS = ("run", "translations", "checkpoint", "test set")  # which are aligned at their left
 _COLUMNS = (*_TEXT_COLUMNS, *TITLES.values(), "terms", "loss", "perplexity", "lines/s")
 _LATEX = str.maketrans(
@@ -26,13 +24,6 @@ def as_table(results: Sequence[SetScores], form: Format = "text") -> str:
     """A row for each result, and for the mean of several seeds; then what the comparisons say, then the signatures."""
     if form == "json":
         return json.dumps([result.as_json() for result in results], indent=2, ensure_ascii=False, allow_nan=False)
-    if form == "csv":
-        flat = [dict(_flat(result.as_json())) for result in results]
-        text = io.StringIO()
-        writer = csv.DictWriter(text, dict.fromkeys(key for row in flat for key in row), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(flat)
-        return text.getvalue().rstrip("\n")
     rows = _rows(results)
     titles, blocks = rows[0], below(results)
     if form == "text":
@@ -54,15 +45,6 @@ def as_table(results: Sequence[SetScores], form: Format = "text") -> str:
     alignment = "".join("l" if title in _TEXT_COLUMNS else "r" for title in titles)
     lines = [rf"\begin{{tabular}}{{{alignment}}}", r"\hline", title, r"\hline", *body, r"\hline", r"\end{tabular}"]
     return "\n".join([*lines, "", r"{\footnotesize\noindent", *(rf"{line.translate(_LATEX)}\\" for line in notes), "}"])
-
-
-def _flat(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """A column for each value, called as in the JSON: `intervals.bleu.low`."""
-    for key, inner in value.items():
-        if isinstance(inner, Mapping):
-            yield from _flat(inner, f"{prefix}{key}.")
-        elif inner is not None:
-            yield prefix + key, escaped(inner if isinstance(inner, str) else json.dumps(inner, ensure_ascii=False))
 
 
 def _rows(results: Sequence[SetScores]) -> list[list[str]]:

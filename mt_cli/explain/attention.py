@@ -64,9 +64,6 @@ def _visible(pieces: Sequence[str]) -> list[str]:
     return [piece.translate(_SHOWN) for piece in pieces]
 
 
-# Greedy search, shown step by step ------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class TraceStep:
     given: str  # the last target piece so far, or `<s>`
@@ -77,8 +74,7 @@ class TraceStep:
 
 @torch.inference_mode()
 def trace_steps(translator: Translator, src_ids: list[int]) -> list[TraceStep]:
-    """The steps that translate one sentence, given without its end symbol. Tokens are chosen as `greedy_search` chooses
-    them."""
+    """The steps that translate one sentence, given without its end symbol, as `greedy_search` takes them."""
     model, pieces = translator.search_model, translator.tokenizer.tgt_pieces
     max_length = translator.max_length(len(src_ids), translator.config.decoding)
     ids, mask = (tensor.to(translator.device) for tensor in source_batch([src_ids]))

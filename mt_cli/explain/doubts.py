@@ -1,6 +1,5 @@
 """Reasons to doubt a translation, found without a reference, and a translated line with them as JSON. The thresholds
-were set by looking at translations of Multi30k (English to German and to French) and at input that was damaged on
-purpose."""
+were set by looking at translations of Multi30k, and of input that was damaged on purpose."""
 
 import json
 import math
@@ -33,7 +32,6 @@ _LARGEST_IN_WORDS = 12  # numbers up to here are often written as words, in one 
 _MAX_DIGITS = 100  # of a number that are compared: Python reads no more than 4,300
 _MAX_SHOWN = 10  # words or characters that a doubt names
 
-
 Alignment = list[tuple[int, int]]  # (source piece, target piece), without end symbols
 
 
@@ -49,9 +47,7 @@ class ExplainedLine(NamedTuple):
     """A line's translation, and what explains its best hypothesis."""
 
     translation: Translation
-    attention: list[
-        Tensor
-    ]  # (T,S) for each part: of each target piece to the source's, the mean of all heads and layers
+    attention: list[Tensor]  # of each part (T,S): of each target piece to the source's, the mean of heads and layers
     doubts: list[Doubt]
     chrf: float | None = None  # estimated
 
@@ -150,8 +146,7 @@ def _copied_words(source: str, translation: str) -> list[str]:
     return tgt[same.b : same.b + same.size] if is_copied else []
 
 
-# What must stand in a translation as it stands in the source ---------------------------------------------------------
-
+# What must stand in a translation as it stands in the source.
 _PLACEHOLDER = re.compile(  # lookbehinds and possessive repeats keep it linear in the length of a line
     r"(?:https?://|www\.)[^\s<>\"]*[\w/]"  # addresses, without the punctuation after them
     r"|(?<![\w.+-])[\w.+-]++@[\w-]++(?:\.[\w-]++)+"
@@ -169,8 +164,7 @@ def lost_placeholders(source: str, translation: str) -> list[str]:
 
 
 def changed_numbers(source: str, translation: str) -> str:
-    """The numbers that one side lacks, in digits of any script, without small ones; `1,000` is `1.000`, `10:30` is
-    `10.30`."""
+    """The numbers that one side lacks, in any digits, without small ones; `1,000` is `1.000`, `10:30` is `10.30`."""
     source, translation = (_PLACEHOLDER.sub(" ", text) for text in (source, translation))
     changes = (("lost", _numbers_without(source, translation)), ("invented", _numbers_without(translation, source)))
     return ", ".join(f"{what} {' '.join(numbers[:_MAX_SHOWN])}" for what, numbers in changes if numbers)
@@ -194,13 +188,9 @@ def _numbers_without(text: str, other: str) -> list[str]:
     ]
 
 
-# JSON ----------------------------------------------------------------------------------------------------------------
-
-
 def to_json(translator: Translator, lines: list[ExplainedLine]) -> list[str]:
-    """For each line its source and hypotheses with scores; for the best one also alignment, estimated chrF and doubts.
-    Scores are natural logarithms, that of a hypothesis divided by the length penalty of a beam. Tokens include the end
-    symbols of parts."""
+    """For each line its source and hypotheses; for the best one also alignment, estimated chrF and doubts. Scores are natural
+    logarithms, that of a hypothesis divided by the length penalty of a beam. Tokens include the end symbols of parts."""
     tokenizer = translator.tokenizer
     pairs = [
         (part.src_ids, part.hypotheses[n].ids)

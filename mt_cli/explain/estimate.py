@@ -117,9 +117,6 @@ def _features(translator: Translator, piece_counts: Sequence[int], lines: Sequen
     return np.array(rows, np.float64).reshape(len(lines), _N_FEATURES)
 
 
-# The fit, once a training has ended ----------------------------------------------------------------------------------
-
-
 def fit_estimate(
     translator: Translator, dev: Sequence[SentencePair], piece_counts: list[int], is_stopping: Callable[[], bool]
 ) -> Estimate:
@@ -160,8 +157,8 @@ def fit_estimate(
 
 
 def fit_weights(features: Vector, targets: Vector) -> Vector:
-    """Weights (F) of the ridge regression of targets (B) on features (B,F), by coordinate descent; none is below 0, so
-    that the estimate falls on text of another domain."""
+    """Weights (F) of the ridge regression of targets (B) on features (B,F), by coordinate descent. None is below 0: so the
+    estimate falls on text of another domain."""
     scales = features.std(0)
     scales[scales < 1e-9] = np.inf
     standard = (features - features.mean(0)) / scales

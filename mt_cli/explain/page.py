@@ -42,8 +42,7 @@ def write_page(file: Path, name: str, data: str, **values: Any) -> None:
 
 
 def render_page(template: str, **values: Any) -> str:
-    """The page that `template`, a path in the package, makes of `values`. Its `text_of(path)` is a script or a style
-    sheet."""
+    """The page that a template of the package makes of `values`. Its `text_of(path)` is a script or a style sheet."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined  # here, as `mt explain` is to start quickly
 
     pages = Environment(loader=FileSystemLoader(_PACKAGE), autoescape=True, undefined=StrictUndefined)

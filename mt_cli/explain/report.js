@@ -128,7 +128,6 @@ function showCurves() {
 }
 
 const LENGTHS = [[3, "up to 3"], [6, "4 to 6"], [10, "7 to 10"], [15, "11 to 15"], [25, "16 to 25"], [40, "26 to 40"], [Infinity, "over 40"]];
-const RARITIES = [[0, "never"], [2, "1 or 2 times"], [9, "3 to 9"], [99, "10 to 99"], [Infinity, "100 and more"]];
 
 function meanWithInterval(scores) { // of 95%, where there are enough sentences
   const n = scores.length, mean = scores.reduce((sum, score) => sum + score, 0) / n;
@@ -137,19 +136,16 @@ function meanWithInterval(scores) { // of 95%, where there are enough sentences
   return [mean, Math.max(0, mean - half), Math.min(100, mean + half)];
 }
 function showGroups() {
-  for (const set of sets) for (const [title, xTitle, values, bounds] of [
-    ["chrF by the length of the source", "words", set.lengths, LENGTHS],
-    ["chrF by the rarest word of the source", "how often training has it", set.rarities, RARITIES],
-  ]) {
-    const groups = bounds.map(() => []);
-    values.forEach((value, line) => groups[bounds.findIndex(([most]) => value <= most)].push(line));
-    const found = groups.map((lines, i) => ({ lines, label: bounds[i][1] })).filter(({ lines }) => lines.length);
+  for (const set of sets) {
+    const groups = LENGTHS.map(() => []);
+    set.lengths.forEach((value, line) => groups[LENGTHS.findIndex(([most]) => value <= most)].push(line));
+    const found = groups.map((lines, i) => ({ lines, label: LENGTHS[i][1] })).filter(({ lines }) => lines.length);
     const series = Object.entries(set.by_run).map(([run, { chrf }]) => ({
       name: isAlone ? "chrF" : runs[run].name, run: Number(run),
       points: found.map(({ lines }, x) => [x, ...meanWithInterval(lines.map((line) => chrf[line]))]),
     }));
     const labels = found.map(({ label }) => label);
-    if (found.length) byId("groups").append(chart({ title, note: set.name, xTitle, labels, series }));
+    byId("groups").append(chart({ title: "chrF by the length of the source", note: set.name, xTitle: "words", labels, series }));
   }
 }
 

@@ -2,7 +2,6 @@
 
 import math
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -14,10 +13,8 @@ from pydantic import BaseModel, TypeAdapter
 
 from mt_cli.checking.report import Finding, SideFacts
 from mt_cli.config import Config
-from mt_cli.data.corpus import TrainingText
 from mt_cli.data.languages import writes_spaces
 from mt_cli.data.normalize import normalize, words
-from mt_cli.data.spelling import Respelling
 from mt_cli.errors import CheckpointError, DataError, RunDirError, as_typed
 from mt_cli.evaluation.comparison import SetScores, TestSet, with_comparisons
 from mt_cli.evaluation.evaluate import RunEvaluator, read_set
@@ -38,8 +35,6 @@ _MAX_BYTES = 1 << 31  # of a file: the check of a large corpus lists many pairs
 
 _PROVENANCE = TypeAdapter(dict[str, list[dict[str, Any]]])
 T = TypeVar("T")
-
-# A run as its files describe it ---------------------------------------------------------------------------------------
 
 
 class Check(BaseModel):
@@ -95,8 +90,7 @@ class RunReport:
         return [record for record in found if isinstance(record.get("step"), int)]
 
     def for_script(self) -> dict[str, Any]:
-        """What the script of the page reads. The points of a curve are step, minute and value; None: not known, or not
-        finite."""
+        """What the page's script reads. A point of a curve is step, minute and value; None: not known, or not finite."""
         training, curves = self.config.training, dict[str, list[tuple[float, float | None, float | None]]]()
         times = ((one["step"], one.get("elapsed_seconds", math.nan)) for one in self.times)
         minutes = {step: round(seconds / 60, 3) for step, seconds in times if math.isfinite(seconds)}
@@ -150,9 +144,6 @@ class RunReport:
         return [*(f"{line[:1].upper()}{line[1:]}." for line in lines), finished]
 
 
-# A test set as runs translate it --------------------------------------------------------------------------------------
-
-
 @dataclass
 class ReportedSet:
     """A test set, and what each run makes of it. The keys are the numbers of the runs in the report."""
@@ -200,10 +191,9 @@ class ReportedSet:
         found = f"chrF {scores.chrf:.1f} (95%: {chrf.low:.1f} to {chrf.high:.1f}) and BLEU {scores.bleu:.1f}"
         return f"On {self.test_set.name} it has {found}."
 
-    def for_script(self, run: RunReport) -> dict[str, Any]:
-        """What the script of the page reads. `run`: the first one, whose training text tells how rare words are."""
+    def for_script(self) -> dict[str, Any]:
+        """What the script of the page reads."""
         data = self.config.data
-        sources = [words(normalize(source).lower()) for source in self.test_set.sources]
         return {
             "name": self.test_set.name,
             "src_lang": data.src_lang.replace("_", "-"),
@@ -212,29 +202,9 @@ class ReportedSet:
             "sources": self.test_set.sources,
             "references": self.test_set.references[0],
             "lines": self.test_set.lines,
-            "lengths": [len(source) for source in sources],
-            "rarities": rarities(run, self.config, sources),
+            "lengths": [len(words(normalize(source))) for source in self.test_set.sources],
             "by_run": self.by_run,
         }
-
-
-def rarities(run: RunReport, config: Config, sources: Sequence[Sequence[str]]) -> list[int]:
-    """How often the rarest word of each source occurs in training; nothing, and a note, where its text is missing."""
-    text, counts = TrainingText(config.data), Counter[str]()
-    files = run.run.of_pair(run.config.data, config.data)
-    try:
-        respell = Respelling(files.spellings()[0])
-        sources = [[respell(word) for word in one] for one in sources]
-        wanted = {word for one in sources for word in one}
-        for pair in files.trained(text.read(on_bad_line="skip")):
-            counts.update(word for word in words(pair.src.lower()) if word in wanted)
-    except (DataError, RunDirError) as error:
-        run.notes.append(f"It is not known how rare the words of the test sets are: {error}")
-        return []
-    return [min((counts[word] for word in one), default=0) for one in sources]
-
-
-# The page ------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -260,9 +230,8 @@ def report(
     quick: bool = False,
     robustness: bool = False,
 ) -> Report:
-    """Writes the page, over an earlier report alone. `quick`: from files of the runs alone, within a second, so that a
-    training can call it. Otherwise each run translates its test sets, with `robustness` under each change that people
-    make in text, too. Raises MTError."""
+    """Writes the page, over an earlier report alone. `quick`: within a second, from files of the runs; otherwise each run
+    translates its test sets, with `robustness` also under each change that people make in text. Raises MTError."""
     output = Path(output)
     refuse_page(output, "--output", _MARK)
     folders = [RunDir.existing(Path(run)) for run in ([runs] if isinstance(runs, str | Path) else runs)]
@@ -276,8 +245,7 @@ def report(
     rows = ([key, *(own[key] for own in values)] for key in values[0])
     differing = [row for row in rows if len({*row[1:]}) > 1]
     made = Report(output, _summary(found, sets), found, sets, differing)
-    sets_of_script = [one.for_script(found[min(one.by_run)]) for one in sets]
-    data = safe_json({"runs": [run.for_script() for run in found], "sets": sets_of_script})
+    data = safe_json({"runs": [run.for_script() for run in found], "sets": [one.for_script() for one in sets]})
     corpora = dict[str, tuple[RunReport, list[str]]]()  # what several runs share stands in the page once
     for run in found:
         if run.check:

@@ -120,19 +120,19 @@ class Translator(Searcher):
         if glossary is not None:
             terms, tokenizer = as_glossary(glossary), None if is_strict else self.tokenizer
             sources = [with_terms(source, terms, tokenizer, self._max_tokens) for source in sources]
+        parts = [part for source in sources for part in source.parts]
         requests = list(_requests(self, sources, prefixes, settings, first_line))
         if is_strict:
-            requests = _with_phrases(self, [part for source in sources for part in source.parts], requests, settings)
+            requests = _with_phrases(self, parts, requests, settings)
         distinct = list(dict.fromkeys(requests))  # equal requests are searched once
         hypotheses = dict(zip(distinct, self.search(distinct, settings, on_batch), strict=True))
         if on_batch is not None:
             on_batch(len(requests) - len(distinct))
-        in_order = iter(requests)
-        parts = [[Part(part, hypotheses[next(in_order)]) for part in source.parts] for source in sources]
-        texts = iter(written([part for of_line in parts for part in of_line], self.tokenizer, self.model))
+        translated = [Part(part, hypotheses[request]) for part, request in zip(parts, requests, strict=True)]
+        own = iter(zip(translated, written(translated, self.tokenizer, self.model), strict=True))
         return [
-            _joined(normalize(line), source, of_line, texts, settings.n_best)
-            for line, source, of_line in zip(lines, sources, parts, strict=True)
+            _joined(normalize(line), source, list(islice(own, len(source.parts))), settings.n_best)
+            for line, source in zip(lines, sources, strict=True)
         ]
 
     def encode_pair(self, src: str, tgt: str) -> tuple[list[int], list[int]]:
@@ -202,17 +202,16 @@ def _with_phrases(
     return requests
 
 
-def _joined(source: str, line: SourceLine, parts: list[Part], texts: Iterator[list[str]], n_best: int) -> Translation:
-    """The translation of a line from `texts` of its parts: their n-th ones make its n-th text."""
-    of_parts = list(islice(texts, len(parts)))
+def _joined(line: str, source: SourceLine, parts: list[tuple[Part, list[str]]], n_best: int) -> Translation:
+    """The translation of a normalized line from the texts of its parts: their n-th ones make its n-th."""
     joined, scores = list[str](), list[float]()
-    for n in range(min([n_best, *map(len, of_parts)]) if parts else 1):
-        text = "".join(part.source.before + own[n] for part, own in zip(parts, of_parts, strict=True))
-        is_blank = not text.strip() if parts else not source
-        text = "" if is_blank else f"{text}{line.end}"
-        joined.append(put_back(escaped(text) if line.is_markup else text, line.spans))
-        scores.append(sum((part.hypotheses[n].score for part in parts), 0.0))
-    return Translation(source, joined, scores, parts)
+    for n in range(min([n_best, *(len(texts) for _, texts in parts)]) if parts else 1):
+        text = "".join(part.source.before + texts[n] for part, texts in parts)
+        is_blank = not text.strip() if parts else not line
+        text = "" if is_blank else f"{text}{source.end}"
+        joined.append(put_back(escaped(text) if source.is_markup else text, source.spans))
+        scores.append(sum((part.hypotheses[n].score for part, _ in parts), 0.0))
+    return Translation(line, joined, scores, [part for part, _ in parts])
 
 
 def _checked(lines: Iterable[str]) -> list[str]:

@@ -217,12 +217,10 @@ def with_comparisons(results: list[SetScores]) -> list[SetScores]:
             groups.setdefault((*origin, *one.scores.signatures.values()), {}).setdefault(one.facts["seed"], one)
     for group in groups.values():
         if len(group) > 1:
-            values = {
-                name: [getattr(one.scores, name) for one in group.values()]
-                for name in next(iter(group.values())).counts
-            }
-            spreads = {name: Spread(statistics.mean(own), statistics.stdev(own)) for name, own in values.items()}
-            seeds = Seeds([one.label for one in group.values()], list(group), spreads)
+            seeds = Seeds([one.label for one in group.values()], list(group), {})
+            for name in next(iter(group.values())).counts:
+                values = [getattr(one.scores, name) for one in group.values()]
+                seeds.scores[name] = Spread(statistics.mean(values), statistics.stdev(values))
             for one in group.values():
                 one.seeds = seeds
 

@@ -1,8 +1,9 @@
 """How a translation comes about: what every layer and head attended to, which pieces that aligns, greedy search step by step.
 Letters in shapes: L layers, H heads, S source pieces, T target pieces, both with the end symbol."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -40,32 +41,22 @@ class AttentionMaps:
 @torch.inference_mode()
 def attention_maps(translator: Translator, part: Part) -> AttentionMaps:
     """The attention of the first model while it writes the best translation of a part."""
-    tokenizer, src_ids, tgt_ids = translator.tokenizer, part.src_ids, part.hypotheses[0].ids_with_end
+    tokenizer, data = translator.tokenizer, translator.config.data
+    src_ids, tgt_ids = part.src_ids, part.hypotheses[0].ids_with_end
     tgt_in = [BOS_ID, *tgt_ids[:-1]]
     inputs = (*source_batch([src_ids]), torch.tensor([tgt_in]), subsequent_mask(len(tgt_in)))
     _, weights = translator.model.forward_with_weights(*(tensor.to(translator.device) for tensor in inputs))
     encoder, decoder, cross = (torch.cat(of_layers).float().cpu() for of_layers in weights)
-    return AttentionMaps(
-        source=tokenizer.decode_src(src_ids).translate(_SHOWN),
-        translation=tokenizer.decode_tgt(part.hypotheses[0].ids).translate(_SHOWN),
-        src_lang=translator.config.data.src_lang,
-        tgt_lang=translator.config.data.tgt_lang,
-        src_pieces=_visible(tokenizer.src_pieces([*src_ids, EOS_ID])),
-        tgt_pieces=_visible(tokenizer.tgt_pieces(tgt_ids)),
-        tgt_inputs=_visible(tokenizer.tgt_pieces(tgt_in)),
-        encoder=encoder,
-        decoder=decoder,
-        cross=cross,
-        alignment=align(cross.mean((0, 1)), tgt_ids),
-    )
+    pieces = tokenizer.src_pieces([*src_ids, EOS_ID]), tokenizer.tgt_pieces(tgt_ids), tokenizer.tgt_pieces(tgt_in)
+    src_pieces, tgt_pieces, tgt_inputs = ([piece.translate(_SHOWN) for piece in own] for own in pieces)
+    source, translation = tokenizer.decode_src(src_ids), tokenizer.decode_tgt(part.hypotheses[0].ids)
+    texts = source.translate(_SHOWN), translation.translate(_SHOWN)
+    languages = data.src_lang.replace("_", "-"), data.tgt_lang.replace("_", "-")
+    shown = *texts, *languages, src_pieces, tgt_pieces, tgt_inputs
+    return AttentionMaps(*shown, encoder, decoder, cross, align(cross.mean((0, 1)), tgt_ids))
 
 
-def _visible(pieces: Sequence[str]) -> list[str]:
-    return [piece.translate(_SHOWN) for piece in pieces]
-
-
-@dataclass(frozen=True)
-class TraceStep:
+class TraceStep(NamedTuple):
     given: str  # the last target piece so far, or `<s>`
     likely: list[tuple[str, float]]  # the most probable next pieces and their probabilities
     chosen_id: int

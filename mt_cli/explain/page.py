@@ -63,29 +63,20 @@ class AttentionPage:
 
     def __init__(self, file: Path):
         refuse_page(file, "--attention")
-        self.file = file
-        self._sentences, self._weights, self._n_characters = list[dict[str, str]](), list[str](), 0
+        self.file, self._maps, self._weights, self._n_characters = file, list["AttentionMaps"](), list[str](), 0
 
     @property
     def is_full(self) -> bool:
         return self._n_characters >= _MAX_CHARACTERS
 
     def add(self, maps: AttentionMaps) -> None:
-        self._sentences.append(
-            {
-                "source": maps.source,
-                "translation": maps.translation,
-                "src_lang": maps.src_lang.replace("_", "-"),
-                "tgt_lang": maps.tgt_lang.replace("_", "-"),
-                "alignment": " ".join(f"{src}-{tgt}" for src, tgt in maps.alignment),
-            }
-        )
         shown = {name: getattr(maps, name) for name in ("src_pieces", "tgt_pieces", "tgt_inputs")}
         for name in ("encoder", "decoder", "cross"):  # in thousandths, which are more exact than a colour can show
             shown[name] = (1000 * getattr(maps, name)).round().int().tolist()
+        self._maps.append(maps)
         self._weights.append(safe_json(shown))
         self._n_characters += len(self._weights[-1])
 
     def write(self) -> None:
         """Raises RunDirError."""
-        write_page(self.file, "attention", f"[{','.join(self._weights)}]", sentences=self._sentences)
+        write_page(self.file, "attention", f"[{','.join(self._weights)}]", sentences=self._maps)

@@ -59,8 +59,8 @@ def adapted_settings(defaults: DecodingConfig, options: dict[str, Any], vocab_si
         settings = DecodingConfig.model_validate({**defaults.model_dump(), **options})
     except ValidationError as error:
         raise UsageError(*explain_errors(error, "decoding")) from None
-    if problems := [problem for _, problem in settings.contradictions()]:
-        raise UsageError(*problems)
+    if problems := list(settings.contradictions()):
+        raise UsageError(*(problem for _, problem in problems))
     if not settings.sample and settings.beam_size >= vocab_size:
         found = f"beam size {settings.beam_size} is not below the vocabulary of {vocab_size}"
         raise UsageError(f"{found}; 4 to 10 are usual")
@@ -85,10 +85,10 @@ class Searcher:
         self, requests: Sequence[Request], settings: DecodingConfig, on_batch: Callable[[int], None] | None = None
     ) -> list[list[Hypothesis]]:
         """Hypotheses of each request. Sentences of similar length share a batch, whose size `on_batch` gets."""
-        results: list[list[Hypothesis]] = [[] for _ in requests]
-        kinds = defaultdict[tuple[bool, bool], list[int]](list)  # so that none depends on what others in its batch have
-        for i in sorted(range(len(requests)), key=lambda i: -len(requests[i].src_ids)):  # longest first
-            kinds[bool(requests[i].terms), bool(requests[i].symbols)].append(i)
+        results = dict[Request, list[Hypothesis]]()
+        kinds = defaultdict[tuple[bool, bool], list[Request]](list)  # so that none depends on what its batch has
+        for one in sorted(requests, key=lambda one: -len(one.src_ids)):  # longest first
+            kinds[bool(one.terms), bool(one.symbols)].append(one)
         size = settings.batch_size or usual_batch_size(self.device)
         batches = [own[start : start + size] for own in kinds.values() for start in range(0, len(own), size)]
         n_workers = min(len(batches), self.n_threads) if self.device.type == "cpu" else 1
@@ -102,22 +102,19 @@ class Searcher:
                 each = self.n_threads // n_workers
                 pool = ThreadPoolExecutor(n_workers, initializer=torch.set_num_threads, initargs=(each,))
                 parallel_map = stack.enter_context(pool).map
-            of_batches = [[requests[i] for i in chosen] for chosen in batches]
             # Nothing else may hold the iterator: batches that nobody waits for are cancelled when it goes.
-            for chosen, found in zip(
-                batches, parallel_map(self.search_batch, of_batches, repeat(settings)), strict=True
-            ):
-                for i, hypotheses in zip(chosen, found, strict=True):
-                    results[i] = hypotheses
+            for batch, found in zip(batches, parallel_map(self.search_batch, batches, repeat(settings)), strict=True):
+                results.update(zip(batch, found, strict=True))
                 if on_batch is not None:
-                    on_batch(len(chosen))
-        return results
+                    on_batch(len(batch))
+        return [results[one] for one in requests]
 
     def search_batch(self, batch: Sequence[Request], settings: DecodingConfig) -> list[list[Hypothesis]]:
         """Hypotheses of each request; all of them have terms, or none has."""
         limits, prefixes = [one.max_length for one in batch], [one.prefix for one in batch]
         symbols, terms = [one.symbols for one in batch], [one.terms for one in batch]
-        src_ids, src_mask = (tensor.to(self.device) for tensor in source_batch([one.src_ids for one in batch]))
+        src_ids, src_mask = source_batch([one.src_ids for one in batch])
+        src_ids, src_mask = src_ids.to(self.device), src_mask.to(self.device)
         constraints = Constraints(
             settings.min_length,
             settings.no_repeat_ngram,

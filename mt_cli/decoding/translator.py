@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Any, overload
 
@@ -129,11 +128,12 @@ class Translator(Searcher):
         if on_batch is not None:
             on_batch(len(requests) - len(distinct))
         translated = [Part(part, hypotheses[request]) for part, request in zip(parts, requests, strict=True)]
-        own = iter(zip(translated, written(translated, self.tokenizer, self.model), strict=True))
-        return [
-            _joined(normalize(line), source, list(islice(own, len(source.parts))), settings.n_best)
-            for line, source in zip(lines, sources, strict=True)
-        ]
+        texts, end, translations = written(translated, self.tokenizer, self.model), 0, list[Translation]()
+        for line, source in zip(lines, sources, strict=True):
+            start, end = end, end + len(source.parts)
+            own = translated[start:end], texts[start:end]
+            translations.append(_joined(normalize(line), source, *own, settings.n_best))
+        return translations
 
     def encode_pair(self, src: str, tgt: str) -> tuple[list[int], list[int]]:
         """The ids of both sides, without begin and end symbols."""
@@ -202,16 +202,16 @@ def _with_phrases(
     return requests
 
 
-def _joined(line: str, source: SourceLine, parts: list[tuple[Part, list[str]]], n_best: int) -> Translation:
-    """The translation of a normalized line from the texts of its parts: their n-th ones make its n-th."""
+def _joined(line: str, source: SourceLine, parts: list[Part], texts: list[list[str]], n_best: int) -> Translation:
+    """The translation of a normalized line from the `texts` of its parts: their n-th ones make its n-th."""
     joined, scores = list[str](), list[float]()
-    for n in range(min([n_best, *(len(texts) for _, texts in parts)]) if parts else 1):
-        text = "".join(part.source.before + texts[n] for part, texts in parts)
+    for n in range(min([n_best, *map(len, texts)]) if parts else 1):
+        text = "".join(part.source.before + own[n] for part, own in zip(parts, texts, strict=True))
         is_blank = not text.strip() if parts else not line
         text = "" if is_blank else f"{text}{source.end}"
         joined.append(put_back(escaped(text) if source.is_markup else text, source.spans))
-        scores.append(sum((part.hypotheses[n].score for part, _ in parts), 0.0))
-    return Translation(line, joined, scores, [part for part, _ in parts])
+        scores.append(sum((part.hypotheses[n].score for part in parts), 0.0))
+    return Translation(line, joined, scores, parts)
 
 
 def _checked(lines: Iterable[str]) -> list[str]:

@@ -80,10 +80,10 @@ def test_each_test_set_gets_a_row_for_each_baseline_with_the_same_signature(trai
     names = ["copy of the source", "translation memory"]
     rows = [(name, test_set) for test_set in ("dev", "held_out") for name in names]
     assert [(one.system, one.test_set.name) for one in results[-4:]] == rows
-    assert len(results) == 8 + 4 and all(one.scores.signatures == results[0].scores.signatures for one in results)
+    assert len(results) == 8 + 4 and all(one.signatures == results[0].signatures for one in results)
     sources, references = (Path(f"test.{side}").read_text().splitlines() for side in ("en", "de"))
-    assert results[-2].scores.bleu == BLEU().corpus_score(sources, [references]).score
-    assert results[-2].scores.chrf == CHRF().corpus_score(sources, [references]).score
+    assert results[-2].scores["bleu"] == BLEU().corpus_score(sources, [references]).score
+    assert results[-2].scores["chrf"] == CHRF().corpus_score(sources, [references]).score
     assert [line[:18] for line in str(results).splitlines() if line[:18] in names] == names * 2
 
 

@@ -114,7 +114,7 @@ def test_seeds_of_one_config_get_a_row_with_mean_and_standard_deviation():
         run_scores("worse", "f", 6, search={"beam_size": 9}),
     ]
     results = with_comparisons(several)
-    values = [one.scores.chrf for one in results[:3]]
+    values = [one.scores["chrf"] for one in results[:3]]
     mean, deviation = statistics.mean(values), statistics.stdev(values)
     for result in results[:3]:
         assert result.seeds and (result.seeds.runs, result.seeds.seeds) == (["a", "b", "c"], [1, 2, 3])

@@ -37,7 +37,7 @@ from mt_cli.config_file import load_config
 from mt_cli.data.dataset import Mixture
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import CheckpointError, Interrupted, RunDirError, TrainingError
-from mt_cli.evaluation.metrics import Scores, mean_loss
+from mt_cli.evaluation.metrics import mean_loss
 from mt_cli.processes import StopSignals
 from mt_cli.run.checkpoint import build_model, load_checkpoint, load_model, save_checkpoint
 from mt_cli.run.run_dir import RunDir
@@ -154,7 +154,6 @@ def scripted(monkeypatch):
         monkeypatch.setattr(validation, "mean_loss", loss)
         output = SimpleNamespace(text="x")
         monkeypatch.setattr(Translator, "translations", lambda self, lines, **kwargs: [output] * len(lines))
-        monkeypatch.setattr(validation, "scores_of", lambda *args, **kwargs: Scores(0.0, 0.0, None, {}))
 
     return script
 

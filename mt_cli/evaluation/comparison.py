@@ -15,7 +15,7 @@ import numpy.typing as npt
 from sacrebleu.metrics import TER
 
 from mt_cli.config import Config, DecodingConfig, flat_keys
-from mt_cli.evaluation.metrics import TITLES, Counts, perplexity, scores_of
+from mt_cli.evaluation.metrics import TITLES, Counts, perplexity
 from mt_cli.run.logs import versions
 
 SEED, N_RESAMPLES, N_TRIALS = 12345, 1_000, 10_000  # of the sacrebleu command
@@ -164,7 +164,8 @@ class SetScores:
     seeds: Seeds | None = None
 
     def __post_init__(self) -> None:
-        self.scores = scores_of(self.counts)
+        self.scores = {name: one.score() for name, one in self.counts.items()}
+        self.signatures = {name: one.signature() for name, one in self.counts.items()}
         self.intervals = {name: interval(one) for name, one in self.counts.items()}
 
     def __repr__(self) -> str:
@@ -172,7 +173,7 @@ class SetScores:
         return f"{self.label} on {self.test_set.name}: {scores}"
 
     def cell(self, metric: str) -> str:
-        return f"{getattr(self.scores, metric):.1f} ± {self.intervals[metric].half_width:.1f}"
+        return f"{self.scores[metric]:.1f} ± {self.intervals[metric].half_width:.1f}"
 
     @property
     def label(self) -> str:
@@ -186,7 +187,7 @@ class SetScores:
     def as_json(self) -> dict[str, Any]:
         """The values as `mt evaluate --json` names them; those that it has not are left out."""
         found: dict[str, Any] = {"hyp" if self.kind == "file" else "run": self.system, "test_set": self.test_set.name}
-        found |= asdict(self.scores)
+        found |= {name: self.scores.get(name) for name in TITLES} | {"signatures": self.signatures}
         if self.kind == "run":
             found |= {"loss": self.loss, "perplexity": None if self.loss is None else perplexity(self.loss)}
             found["sentences_per_second"] = self.sentences_per_second
@@ -214,12 +215,12 @@ def with_comparisons(results: list[SetScores]) -> list[SetScores]:
     for one in results:
         if one.kind == "run":
             origin = one.facts["config_sha256"], one.facts.get("checkpoint", "best"), one.test_set.sha256
-            groups.setdefault((*origin, *one.scores.signatures.values()), {}).setdefault(one.facts["seed"], one)
+            groups.setdefault((*origin, *one.signatures.values()), {}).setdefault(one.facts["seed"], one)
     for group in groups.values():
         if len(group) > 1:
             seeds = Seeds([one.label for one in group.values()], list(group), {})
             for name in next(iter(group.values())).counts:
-                values = [getattr(one.scores, name) for one in group.values()]
+                values = [one.scores[name] for one in group.values()]
                 seeds.scores[name] = Spread(statistics.mean(values), statistics.stdev(values))
             for one in group.values():
                 one.seeds = seeds
@@ -230,8 +231,7 @@ def with_comparisons(results: list[SetScores]) -> list[SetScores]:
         namesake = by_name.setdefault(one.test_set.name, one)
         if first.label != one.label:
             is_seed = one.seeds is not None and first.label in one.seeds.runs
-            signatures, theirs = one.scores.signatures, first.scores.signatures
-            same = [name for name in one.counts if signatures[name] == theirs.get(name)]
+            same = [name for name, signature in one.signatures.items() if signature == first.signatures.get(name)]
             tests = {name: paired_tests(first.counts[name], one.counts[name], is_seed) for name in same}
             own, others = (np.array(of.counts["chrf"].sentence_scores()) for of in (one, first))
             wins, losses = int((own > others).sum()), int((own < others).sum())

@@ -3,7 +3,7 @@
 import math
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,14 +27,6 @@ _OF_SCRIPT = {  # how the names of its letters in Unicode begin, and the languag
     "CJK": "zh", "HIRAGANA": "ja", "KATAKANA": "ja", "HANGUL": "ko", "THAI": "th", "LAO": "lo", "KHMER": "km",
     "MYANMAR": "my", "TIBETAN": "bo",
 }  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Scores:
-    bleu: float
-    chrf: float
-    ter: float | None  # None where it is not requested (it is slow) or words are written without spaces
-    signatures: dict[str, str]  # of each score, without which it cannot be compared with others
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,9 +89,6 @@ def count_texts(
     hypotheses: Sequence[str], references: Sequence[Sequence[str]], tokenize: str, ter: TER | None = None
 ) -> dict[str, Counts]:
     """What `bleu`, `chrf` and `ter`, if given, count, as `sacrebleu` does. `references`: by file. Raises DataError."""
-    for lines in references:
-        if len(hypotheses) != len(lines):
-            raise DataError(f"{len(hypotheses)} hypotheses, {len(lines)} references; they must be line for line")
     if not hypotheses:
         raise DataError("no lines to score; expected at least one reference")
     # sacrebleu's command strips the right end of each line as it reads.
@@ -112,12 +101,6 @@ def count_texts(
         name: Counts(metric, np.array(metric._extract_corpus_statistics(hypotheses, references), np.float64))
         for name, metric in metrics.items()
     }
-
-
-def scores_of(counts: Mapping[str, Counts]) -> Scores:
-    scores = {name: one.score() for name, one in counts.items()}
-    signatures = {name: one.signature() for name, one in counts.items()}
-    return Scores(scores["bleu"], scores["chrf"], scores.get("ter"), signatures)
 
 
 def perplexity(loss: float) -> float:

@@ -64,9 +64,7 @@ class RunReport:
         self.starts = (provenance or {}).get("starts", [])
         validations = [record for record in self.records if "chrf" in record]
         self.best = next((record for record in reversed(validations) if record.get("is_best")), None)
-        self.is_finished = (
-            bool(validations) and validations[-1] is self.records[-1] and bool(validations[-1].get("is_last"))
-        )
+        self.is_finished = any("chrf" in record and record.get("is_last") for record in self.records[-1:])
         if others:
             self.notes.append(f"The corpus that is shown is that of {pair.name}, the first language pair.")
 
@@ -182,13 +180,13 @@ class ReportedSet:
     @cached_property
     def compared(self) -> dict[int, SetScores]:
         """The results, the best by chrF first and the others compared with it; to be asked for when all are there."""
-        ranked = sorted(self.results, key=lambda run: -self.results[run].scores.chrf)
+        ranked = sorted(self.results, key=lambda run: -self.results[run].scores["chrf"])
         return dict(zip(ranked, with_comparisons([self.results[run] for run in ranked]), strict=True))
 
     def in_words(self, run: int) -> str:
         """A sentence about the scores of a run."""
         scores, chrf = self.results[run].scores, self.results[run].intervals["chrf"]
-        found = f"chrF {scores.chrf:.1f} (95%: {chrf.low:.1f} to {chrf.high:.1f}) and BLEU {scores.bleu:.1f}"
+        found = f"chrF {scores['chrf']:.1f} (95%: {chrf.low:.1f} to {chrf.high:.1f}) and BLEU {scores['bleu']:.1f}"
         return f"On {self.test_set.name} it has {found}."
 
     def for_script(self) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from mt_cli.decoding.translator import Translator
 from mt_cli.display import shortened
 from mt_cli.errors import CheckpointError, Interrupted, RunDirError, TrainingError
 from mt_cli.evaluation.baselines import judge
-from mt_cli.evaluation.metrics import bleu_tokenizer, count_texts, mean_loss, perplexity, scores_of
+from mt_cli.evaluation.metrics import bleu_tokenizer, count_texts, mean_loss, perplexity
 from mt_cli.files import sha256_of_file
 from mt_cli.run.manifest import Made
 from mt_cli.run.run_dir import RunDir
@@ -94,9 +94,9 @@ def validate(state: TrainingState, data: PreparedData, check: Callable[[int], No
                 found = translator.translations(sources, beam_size=1, n_best=1, on_batch=on_batch)
                 outputs = [translation.text for translation in found]
                 tokenize = bleu_tokenizer(pair.data.bleu_tokenize, pair.data.tgt_lang)
-                scores = scores_of(count_texts(outputs, [references], tokenize))
-                judged = asdict(judge(outputs, references, sources, scores.chrf))
-                by_pair.append((pair, {"dev_loss": loss, "bleu": scores.bleu, **judged}, outputs))
+                scores = {name: one.score() for name, one in count_texts(outputs, [references], tokenize).items()}
+                judged = asdict(judge(outputs, references, sources, scores["chrf"]))
+                by_pair.append((pair, {"dev_loss": loss, "bleu": scores["bleu"], **judged}, outputs))
         except Interrupted:
             return None
     figures = {name: fmean(of_pair[name] for _, of_pair, _ in by_pair) for name in by_pair[0][1]}

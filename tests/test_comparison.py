@@ -14,11 +14,10 @@ from test_metrics import write
 
 from mt_cli.config import Config
 from mt_cli.evaluation import comparison
-from mt_cli.evaluation.comparison import SetScores, config_sha256, with_comparisons
+from mt_cli.evaluation.comparison import SetScores, as_table, config_sha256, with_comparisons
 from mt_cli.evaluation.evaluate import evaluate
 from mt_cli.evaluation.metrics import count_texts
 from mt_cli.evaluation.robustness import changed_sets, changes, held
-from mt_cli.evaluation.tables import as_table
 
 REFERENCES = [" ".join(random.Random(i).choices("a the cat dog sees green house red".split(), k=7)) for i in range(40)]  # noqa: SIM905
 WORSE = [line.replace("cat", "car").replace("sees", "") for line in REFERENCES]

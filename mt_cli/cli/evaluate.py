@@ -68,9 +68,9 @@ def evaluate(
             raise UsageError("--src and --ref go together")
         checkpoints = _existing(runs, checkpoint, search)
 
+    from mt_cli.evaluation.comparison import as_table
     from mt_cli.evaluation.evaluate import Evaluation
     from mt_cli.evaluation.evaluate import evaluate as evaluated
-    from mt_cli.evaluation.tables import as_table
 
     results = list["SetScores"]()
     try:

@@ -21,10 +21,9 @@ from mt_cli.device import choose_device
 from mt_cli.display import escaped
 from mt_cli.errors import ConfigError, DataError, RunDirError, UsageError
 from mt_cli.evaluation.baselines import memory_of
-from mt_cli.evaluation.comparison import SetScores, TestSet, config_sha256, with_comparisons
+from mt_cli.evaluation.comparison import SetScores, TestSet, as_table, config_sha256, with_comparisons
 from mt_cli.evaluation.metrics import bleu_tokenizer, count_texts, language_of_script, mean_loss, ter_of
 from mt_cli.evaluation.robustness import changed_sets, held
-from mt_cli.evaluation.tables import as_table
 from mt_cli.run.checkpoint import load_model
 from mt_cli.run.logs import commit
 from mt_cli.run.run_dir import Direction, RunDir, choose_direction, directions_of

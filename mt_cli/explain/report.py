@@ -16,9 +16,8 @@ from mt_cli.config import Config
 from mt_cli.data.languages import writes_spaces
 from mt_cli.data.normalize import normalize, words
 from mt_cli.errors import CheckpointError, DataError, RunDirError, as_typed
-from mt_cli.evaluation.comparison import SetScores, TestSet, with_comparisons
+from mt_cli.evaluation.comparison import SetScores, TestSet, below, with_comparisons
 from mt_cli.evaluation.evaluate import RunEvaluator, read_set
-from mt_cli.evaluation.tables import below
 from mt_cli.explain.attention import attention_maps
 from mt_cli.explain.estimate import explain_estimated, load_estimate
 from mt_cli.explain.page import refuse_page, safe_json, write_page

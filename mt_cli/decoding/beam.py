@@ -139,8 +139,8 @@ class Constraints:
 
     min_length: int = 0  # tokens before the end symbol
     no_repeat_ngram: int = 0  # no sequence of n tokens twice in a translation; 0: no limit
-    prefixes: Sequence[Sequence[int]] = ()  # what each sentence's translation begins with; () for no prefixes
-    symbols: Sequence[Sequence[int]] = ()  # of spans, that each sentence's translation has, once; () for none
+    prefixes: Sequence[Sequence[int]] = ()  # what each sentence's translation begins with
+    symbols: Sequence[Sequence[int]] = ()  # of spans, that each sentence's translation has, once, or none of a batch
     all_symbols: Sequence[int] = ()  # of which a translation has no others
 
     def apply(self, log_probs: Tensor, tokens: Tensor, sentences: list[int]) -> Tensor:
@@ -155,13 +155,13 @@ class Constraints:
             last = tokens[:, None, n_tokens - self.no_repeat_ngram + 1 :]  # (R,1,n-1)
             rows, places = (ngrams[:, :, :-1] == last).all(-1).nonzero(as_tuple=True)
             allowed[rows, ngrams[rows, places, -1]] = -torch.inf  # which would complete one that the row has already
-        if self.prefixes:
+        if any(self.prefixes):
             for row, sentence in enumerate(sentences):
                 prefix = self.prefixes[sentence]
                 if n_tokens < len(prefix):
                     allowed[row] = -torch.inf
                     allowed[row, prefix[n_tokens]] = log_probs[row, prefix[n_tokens]]
-        if self.symbols:
+        if any(self.symbols):
             ids = torch.tensor(sorted({*self.all_symbols}.union(*self.symbols)), device=tokens.device)
             is_own = torch.tensor([[i in own for i in ids.tolist()] for own in self.symbols], device=tokens.device)
             is_due = is_own[sentences] & ~(tokens[:, :, None] == ids).any(1)  # (R, number of ids)

@@ -115,16 +115,12 @@ class Searcher:
         symbols, terms = [one.symbols for one in batch], [one.terms for one in batch]
         src_ids, src_mask = source_batch([one.src_ids for one in batch])
         src_ids, src_mask = src_ids.to(self.device), src_mask.to(self.device)
-        constraints = Constraints(
-            settings.min_length,
-            settings.no_repeat_ngram,
-            prefixes if any(prefixes) else (),
-            symbols if any(symbols) else (),
-            tuple(self.tokenizer.symbol_ids.values()) if any(symbols) else (),
-        )
-        used_constraints = None if constraints == Constraints() else constraints
+        constraints = None
+        if settings.min_length or settings.no_repeat_ngram or any(prefixes) or any(symbols):
+            spans = tuple(self.tokenizer.symbol_ids.values())
+            constraints = Constraints(settings.min_length, settings.no_repeat_ngram, prefixes, symbols, spans)
         if settings.sample:
-            narrowing = (settings.temperature, settings.top_k, settings.top_p, used_constraints)
+            narrowing = settings.temperature, settings.top_k, settings.top_p, constraints
             samples = [
                 sample(self.search_model, src_ids, src_mask, limits, [(*one.seed, n) for one in batch], *narrowing)
                 for n in range(settings.n_best)
@@ -134,11 +130,11 @@ class Searcher:
         if any(terms):
             beam_size = max(beam_size, TERM_WIDTH)
             beams = TermBeams(beam_size, self.device, terms, self.tokenizer.inner_tgt_ids)
-        if beam_size == 1 and used_constraints is None:
+        if beam_size == 1 and constraints is None:
             return [[hypothesis] for hypothesis in greedy_search(self.search_model, src_ids, src_mask, limits)]
         # Greedy search has no penalty either.
         ranking = settings.length_penalty if beam_size > 1 else 0.0, settings.length_normalization
-        return beam_search(self.search_model, src_ids, src_mask, limits, beam_size, *ranking, used_constraints, beams)
+        return beam_search(self.search_model, src_ids, src_mask, limits, beam_size, *ranking, constraints, beams)
 
 
 @torch.inference_mode()
@@ -193,12 +189,9 @@ def draw(log_probs: Tensor, uniform: Tensor, temperature: float, top_k: int, top
     return order.gather(1, passed.int().argmax(-1, keepdim=True))[:, 0]
 
 
-@dataclass
-class EnsembleState:
-    states: list[DecoderState]  # one of each model
-
+class EnsembleState(list[DecoderState]):
     def select(self, rows: Tensor) -> None:
-        for state in self.states:
+        for state in self:
             state.select(rows)
 
 
@@ -209,11 +202,10 @@ class Ensemble:
         self.models = models
 
     def start(self, src_ids: Tensor, src_mask: Tensor, max_length: int, beam_size: int = 1) -> EnsembleState:
-        return EnsembleState([model.start(src_ids, src_mask, max_length, beam_size) for model in self.models])
+        return EnsembleState(model.start(src_ids, src_mask, max_length, beam_size) for model in self.models)
 
     def advance(self, state: EnsembleState, last_ids: Tensor) -> Tensor:
-        pairs = zip(self.models, state.states, strict=True)
-        return averaged([model.advance(own_state, last_ids) for model, own_state in pairs])
+        return averaged([model.advance(own, last_ids) for model, own in zip(self.models, state, strict=True)])
 
 
 def averaged(logits: Sequence[Tensor]) -> Tensor:

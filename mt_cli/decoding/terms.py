@@ -51,9 +51,6 @@ class Glossary:
             self._longest = max(self._longest, len(words))
             self._like.setdefault(tuple(map(key_of, words)), []).append((words, term))
 
-    def __repr__(self) -> str:
-        return f"Glossary({self.terms})"
-
     @classmethod
     def read(cls, file: Path) -> Glossary:
         """From a table of terms and translations. Of a term with two the first counts, and a warning. Raises DataError."""

@@ -124,6 +124,8 @@ class Corpus(Section):
     tgt_lang: Language | None = None
     """The language of its target, where that is only related to the one of the run; or gn-far for text in gn that is unlike what
     will be translated. A tag before its sources names it. Such corpora come last in the list."""
+    rewrite: dict[str, str] = {}
+    """What to write in place of characters of its target, such as {ü: +}: for text in another way of writing than is learnt."""
     why: str = ""
     """Why it has these weights, for people."""
 

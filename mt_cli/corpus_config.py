@@ -1,23 +1,30 @@
 """From the names of files to a config and to the name of its run. Of several corpora it is found out which are read as
-what and how often, each with its reason; what is no corpus or a copy is named and left aside."""
+what and how often, each with its reason; what is no corpus, a copy, or in another language than its name says is named
+and left aside."""
 
 import json
 import logging
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from functools import reduce
 from itertools import islice
 from pathlib import Path
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mt_cli.config import Config, Corpus, are_one_table, is_memory, is_table
 from mt_cli.config_file import config_of, load_config
-from mt_cli.data.corpus import CorpusReport, read_raw_pairs
+from mt_cli.data.corpus import CorpusReport, read_monolingual, read_raw_pairs
 from mt_cli.data.languages import code_of_name, language, languages_of_files, may_be_a_word
 from mt_cli.data.normalize import normalize
+from mt_cli.data.spelling import format_spelling
+from mt_cli.display import shortened
 from mt_cli.errors import DataError, UsageError, as_typed
 from mt_cli.run.run_dir import RUNS, RunDir
+
+if TYPE_CHECKING:
+    from mt_cli.data.distance import CharacterModel
 
 log = logging.getLogger(__name__)
 
@@ -93,7 +100,14 @@ def read_config(
         data["test"] = {"test": _files_of_set("test", test)}
     if len(corpora) > 1 or in_domain:
         data["train"] = _mixed(corpora, languages, dev, in_domain)
-    return config_of(data, [*settings, *_as_settings(_monolingual(monolingual or [], languages))])
+    alone = _monolingual(monolingual or [], languages)
+    models = _models(_read(corpus, languages), languages) if monolingual else {}
+    for code, files in zip(languages[::-1], alone.values(), strict=True):
+        for file in files or []:
+            lines = list(islice(read_monolingual([file], on_bad_line="skip", report=CorpusReport()), _N_SAMPLED))
+            if wrong := _misread([lines], [code], models):
+                raise DataError(f"{file}: {wrong}; give text in {code}, or leave it out")
+    return config_of(data, [*settings, *_as_settings(alone)])
 
 
 def corrections_of(parent: Path) -> tuple[Path, str, list[str]]:
@@ -280,14 +294,15 @@ class _Text(NamedTuple):
 
     files: list[str]
     n_pairs: int
-    sides: tuple[list[str], list[str]]  # the first lines
+    sides: tuple[list[str], list[str]]  # the first lines, as they are learnt
+    rewrite: dict[str, str]
 
     @property
     def name(self) -> str:
         return " ".join(self.files)
 
     def row(self, why: str, **weights: Any) -> Corpus:
-        return Corpus(files=self.files, why=f"{self.n_pairs:,} pairs{why}", **weights)
+        return Corpus(files=self.files, rewrite=self.rewrite, why=f"{self.n_pairs:,} pairs{why}", **weights)
 
 
 def _read(files: Sequence[Path], languages: Languages) -> _Text:
@@ -299,15 +314,24 @@ def _read(files: Sequence[Path], languages: Languages) -> _Text:
     if not kept:
         raise DataError(f"{names[0]}: no pair with text on both sides; give a sentence on each line")
     n_pairs = len(sample) + sum(1 for _ in pairs)
-    return _Text(names, n_pairs, ([src for src, _ in kept], [tgt for _, tgt in kept]))
+    return _Text(names, n_pairs, ([src for src, _ in kept], [tgt for _, tgt in kept]), {})
+
+
+def _models(text: _Text, languages: Languages) -> dict[str, "CharacterModel"]:
+    from mt_cli.data.distance import CharacterModel  # here, because the command line starts without numpy
+
+    return {code: CharacterModel(side) for code, side in zip(languages, text.sides, strict=True)}
 
 
 def _mixed(corpora: Sequence[Sequence[Path]], languages: Languages, dev: Files, in_domain: Files) -> list[Corpus]:
     """The list `data.train` of several corpora, of which the first is in `languages`. `in_domain`: pairs of the kind that
     will be translated. Raises UsageError and DataError."""
+    from mt_cli.data.distance import other_writing  # here, because the command line starts without numpy
+
     if in_domain:
         _files_of_set("in-domain", in_domain)
     first, known = _read(corpora[0], languages), [language(code) for code in languages]
+    models = _models(first, languages)
     own, related, seen = [first], list[tuple[str, _Text]](), {first.name: set(zip(*first.sides, strict=True))}
     for files in corpora[1:]:
         src, tgt = _named_languages(files) or languages
@@ -317,10 +341,16 @@ def _mixed(corpora: Sequence[Sequence[Path]], languages: Languages, dev: Files, 
         pairs, is_own = set(zip(*one.sides, strict=True)), language(tgt) == known[1]
         same = next((name for name, theirs in seen.items() if len(pairs & theirs) >= _SAME * len(pairs)), None)
         seen[one.name] = pairs
+        if is_own and same is None and (rewrite := other_writing(one.sides[1], first.sides[1])):
+            lines = [reduce(lambda line, old: line.replace(old, rewrite[old]), rewrite, line) for line in one.sides[1]]
+            one = one._replace(sides=(one.sides[0], lines), rewrite=rewrite)
+            log.info(f"{one.name}: is written another way, and read with {format_spelling(rewrite)}")
         if same is not None:
             log.warning(f"{one.name}: left aside, the same text as {same}")
         elif language(src) != known[0]:
             log.warning(f"{one.name}: left aside, its source is {src}, expected {languages[0]}")
+        elif wrong := _misread(one.sides, languages[: 1 + is_own], models):
+            log.warning(f"{one.name}: left aside, {wrong}; rename or mend it")
         elif is_own:
             own.append(one)
         else:
@@ -335,10 +365,19 @@ def _mixed(corpora: Sequence[Sequence[Path]], languages: Languages, dev: Files, 
     return rows
 
 
+def _misread(sides: Sequence[list[str]], codes: Sequence[str], models: Mapping[str, "CharacterModel"]) -> str:
+    """How the first of these sides reads that reads like another language of the models than its own; '' else."""
+    for lines, code in zip(sides, codes, strict=False):
+        nearest = min(models, key=lambda known: models[known].bits(lines))
+        if nearest != code:
+            return f"reads like {nearest} and not like {code}, as line 1: {shortened(lines[0], 40)}"
+    return ""
+
+
 def _weighed(own: list[_Text], languages: Languages, dev: Files, in_domain: Files) -> list[Corpus]:
     """The corpora in the languages of the run: those near to what will be translated, those of that kind, those far
     from it."""
-    from mt_cli.data.distance import gap  # here, because the command line starts without numpy
+    from mt_cli.data.distance import gap
 
     domain = _read(in_domain, languages) if in_domain else None
     use, called = (_read(dev, languages), "dev") if dev else (domain, "--in-domain")

@@ -151,6 +151,26 @@ def in_brief(config: Config) -> list[str]:
     return [f"chosen: {sizes}", *([f"        with {' and '.join(passes)}"] if passes else [])]
 
 
+_REACHED = (  # distinct pairs, chrF on held-out text of the same kind, what it was
+    (1_000, 42, "captions, Multi30k en-de"),
+    (6_500, 24, "conversation after learning from news, Spanish-Aymara"),
+    (9_000, 25, "conversation after learning from stories, Spanish-Wixarika"),
+    (14_500, 24, "conversation after learning from news, Spanish-Guarani"),
+    (20_000, 98, "a phrasebook of patterns"),
+    (29_000, 67, "captions, Multi30k en-de"),
+)
+
+
+def reached_scores(n_distinct: int) -> str:
+    """A line that says what the recipe reached on the corpora nearest in size."""
+    nearest = sorted(_REACHED, key=lambda row: abs(math.log(row[0] / max(1, n_distinct))))[:3]
+    scores = "; ".join(f"chrF {chrf} with {pairs:,} different pairs ({what})" for pairs, chrf, what in sorted(nearest))
+    return (
+        f"Reached elsewhere: {scores}. chrF is the share of letter sequences that are as in the reference, of 100: with 35 the"
+        " topic comes across, with 65 most sentences are right. Text unlike the training text scores far lower."
+    )
+
+
 class FactsCounter:
     """Collects the facts of a corpus pair by pair; memory stays flat."""
 

@@ -9,8 +9,8 @@ from tiny_trainer import options, pair_of
 
 from mt_cli.config_file import load_config
 from mt_cli.corpus_config import grouped, read_config
-from mt_cli.data.distance import gap
-from mt_cli.errors import UsageError
+from mt_cli.data.distance import gap, other_writing
+from mt_cli.errors import DataError, UsageError
 from mt_cli.run.run_dir import RunDir
 from mt_cli.training.validation import Tried, best_of
 
@@ -48,6 +48,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_folder_is_read_by_its_names_and_what_is_wrong_in_it_is_named_and_left_aside(folder, said):
     write(folder, "twin", es=lines("es", 200, 101, words=12), gn=lines("gn", 200, 101, words=12))
+    write(folder, "wrong", es=lines("es", 100, 3), gn=lines("es", 100, 4))
     write(folder, "wiki", gn=lines("gn", 50, 5))
     config = read_config([folder], tgt_lang="gn")
     corpora = {Path(one.files[1]).name: one for one in config.data.corpora}
@@ -63,9 +64,19 @@ def test_a_folder_is_read_by_its_names_and_what_is_wrong_in_it_is_named_and_left
     warnings = "\n".join(line for line in said() if line.startswith("warning"))
     assert f"{folder / 'wiki.gn'}: left aside, no file beside it is its translation" in warnings
     assert "twin.gn: left aside, the same text as" in warnings or "bible.gn: left aside, the same text as" in warnings
+    assert "wrong.gn: left aside, reads like es and not like gn, as line 1" in warnings
     assert read_config([folder], tgt_lang="hch").data.corpora[0].files[1].endswith("verses.es-hch.hch")
     with pytest.raises(UsageError, match="say into which language to translate: --to es or --to gn or --to hch"):
         read_config([folder])
+
+
+def test_text_alone_in_another_language_is_refused_by_file_and_line(folder):
+    write(folder, "wiki", gn=[*lines("gn", 10, 5), *lines("es", 50, 6)])
+    news = [folder / "news.es", folder / "news.gn"]
+    with pytest.raises(DataError, match=r"wiki\.gn: reads like es and not like gn, as line 1: .*; give text in gn"):
+        read_config(news, monolingual=[folder / "wiki.gn"])
+    write(folder, "wiki", gn=lines("gn", 60, 5))
+    assert read_config(news, monolingual=[folder / "wiki.gn"]).data.monolingual is not None
 
 
 def test_text_like_what_is_translated_is_read_more_often_and_sets_are_cut_from_it(folder):
@@ -91,7 +102,13 @@ def test_files_stand_two_by_two_and_the_best_search_has_the_right_length():
     assert best_of([long, Tried({}, 26.0, 0.6)]) is long, "the nearest, where none is right"
 
 
-def test_the_gap_grows_with_unknown_words():
+def test_another_way_of_writing_is_found_and_the_gap_grows_with_unknown_words():
+    text = lines("hch", 400, 8)
+    old = [line.replace("k", "qu").replace("+", "ü").replace("w", "v") for line in text]
+    assert other_writing(old, lines("hch", 400, 9)) == {"qu": "k", "ü": "+", "v": "w"}
+    assert other_writing(lines("hch", 400, 8), lines("hch", 400, 9)) == {}
+    loans = [f"{line} información" for line in text]
+    assert other_writing(loans, lines("hch", 400, 9)) == {}
     known = lines("es", 300, 0), lines("gn", 300, 0)
     near, far = (gap(known, (lines("es", 60, seed), lines("gn", 60, seed))) for seed in (1, 101))
     assert near.in_a_word == "near" and near.unknown < 0.05 and far.times > near.times and far.unknown > 0.9

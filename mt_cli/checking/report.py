@@ -19,6 +19,7 @@ from mt_cli.data.normalize import normalize
 from mt_cli.data.spelling import Spellings
 from mt_cli.display import column_width, escaped, shortened
 from mt_cli.files import write_atomically
+from mt_cli.recipe import reached_scores
 
 _N_EXAMPLES, _N_SHOWN = 100, 3  # kept of each kind, and shown at the terminal
 _RARE = 0.001  # a fault in fewer pairs changes no training: it is reported as info
@@ -176,6 +177,8 @@ class Report:
             reasons = ", ".join(f"{count:,} {kind.replace('_', ' ')}" for kind, count in kinds.most_common())
             n_left = self.n_pairs - kinds.total()
             last.append(f"mt train --clean would leave these out, and train on {_pairs(n_left)}: {reasons}.")
+        if not self.is_fatal:
+            last.append(reached_scores(self.n_distinct))
         for paragraph in last:
             lines += ["", *_wrapped(paragraph, width)]
         return "\n".join(lines)

@@ -8,9 +8,9 @@ import os
 import re
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -247,6 +247,7 @@ class TextSet:
     on_bad_line: str
     dedup: bool = False
     corpus: int = 0  # its number in the training text
+    rewrite: Mapping[str, str] = field(default_factory=dict)  # of its targets
     key: str = ""  # of the config, in its section data
 
     @cached_property
@@ -256,12 +257,21 @@ class TextSet:
     @property
     def reading(self) -> dict[str, Any]:
         """The settings that reading depends on."""
-        return {name: getattr(self, name) for name in ("columns", "on_bad_line", "dedup")}
+        return {name: getattr(self, name) for name in ("columns", "on_bad_line", "dedup", "rewrite")}
+
+    def rewritten(self, pairs: Iterable[SentencePair]) -> Iterator[SentencePair]:
+        """With targets in the way of writing that is learnt, capitals too."""
+        both = {**self.rewrite, **{old.capitalize(): new.capitalize() for old, new in self.rewrite.items()}}
+
+        def rewritten(pair: SentencePair) -> SentencePair:
+            return pair._replace(tgt=reduce(lambda tgt, old: tgt.replace(old, both[old]), both, pair.tgt))
+
+        return map(rewritten, pairs) if both else iter(pairs)
 
     def read(self, report: CorpusReport | None = None) -> Iterator[SentencePair]:
         """The normalized pairs. Raises DataError, also after the last one, if the files no longer have the hash `sha256`."""
         sha256, how = self.sha256, (self.columns, self.on_bad_line, self.dedup)
-        yield from read_pairs(self.files, *how, report=report, corpus=self.corpus)
+        yield from self.rewritten(read_pairs(self.files, *how, report=report, corpus=self.corpus))
         if sha256_of(self.files) != sha256:
             advice = "run the same command again when it is complete"
             raise DataError(f"{' or '.join(self.files)}: changed while it was read; {advice}")
@@ -289,7 +299,7 @@ class TrainingText:
         self.sets, several = list[TextSet](), len(corpora) > 1
         for i, (one, own) in enumerate(zip(corpora, self.corpus_names, strict=True)):
             number, called, key = (f"-{i + 1}", f" {own}", f"train.{i}") if several else ("", "", "train")
-            how = {"dedup": data.dedup, "corpus": i}
+            how = {"dedup": data.dedup, "corpus": i, "rewrite": one.rewrite}
             self.sets.append(text_set(f"train{number}", f"train{suffix}{called}", one.files, data.columns, key, **how))
         named = {"dev": (data.dev, "dev")} if data.dev else {}
         named |= {name: (files, f"test.{name}") for name, files in data.test.items()}
@@ -319,7 +329,9 @@ class TrainingText:
     def read(self, on_bad_line: str | None = None) -> Iterator[SentencePair]:
         """The normalized pairs of all corpora, repetitions too. Raises DataError as `read_pairs` does."""
         for one in self.sets:
-            yield from read_pairs(one.files, one.columns, on_bad_line or one.on_bad_line, corpus=one.corpus)
+            yield from one.rewritten(
+                read_pairs(one.files, one.columns, on_bad_line or one.on_bad_line, corpus=one.corpus)
+            )
 
     def read_raw(self, reports: list[CorpusReport] | None = None) -> Iterator[SentencePair]:
         """The pairs as they are in their files, without those that are not UTF-8. `reports` gets one for each corpus."""
@@ -327,7 +339,7 @@ class TrainingText:
             report = CorpusReport()
             if reports is not None:
                 reports.append(report)
-            yield from read_raw_pairs(one.files, one.columns, "skip", report, one.corpus)
+            yield from one.rewritten(read_raw_pairs(one.files, one.columns, "skip", report, one.corpus))
 
     def table(self, rows: Iterable[tuple[str, SentencePair]]) -> Iterator[str]:
         """A table of pairs and reasons; of several corpora with number and name. What a spreadsheet takes for a formula

@@ -166,7 +166,6 @@ def test_the_engine_stops_each_sentence_at_its_own_limit_and_leaves_no_export_be
         (["--beam-size", 2], ["decoding.length_normalization=average;"]),
         (["--beam-size", 2, *BY_AVERAGE, "--length-penalty", 0], ["decoding.length_penalty=1.0;"]),
         (["--no-repeat-ngram", 2], ["decoding.no_repeat_ngram=0;"]),
-        (["--prefix", "cat"], ["--prefix: --engine ctranslate2 takes none"]),
         (["--checkpoint", "best", "--checkpoint", "last"], ["one model"]),
     ],
 )

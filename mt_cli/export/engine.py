@@ -66,10 +66,8 @@ class CTranslate2Translator(Translator):
     def search(
         self, requests: Sequence[Request], settings: DecodingConfig, on_batch: Callable[[int], None] | None = None
     ) -> list[list[Hypothesis]]:
-        if any(one.prefix for one in requests):
-            raise UsageError("prefixes: --engine ctranslate2 takes none; leave out one of the two")
-        if any(one.terms for one in requests):
-            raise UsageError("--engine ctranslate2 has no search for the terms of a glossary; leave out one of the two")
+        if any(one.prefix or one.terms for one in requests):  # which the engine's search has not
+            return super().search(requests, settings, on_batch)
         limits, is_beam = [one.max_length for one in requests], settings.beam_size > 1
         # It goes on, as our beam search does, until no partial hypothesis can win: above a penalty of 1 by growing longer.
         patience = max([10, *limits]) if settings.length_penalty > 1 else 10

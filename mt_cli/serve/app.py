@@ -21,14 +21,14 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, Response
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import Interrupted, UsageError
 from mt_cli.explain.page import render_page
 from mt_cli.serve import deepl, libretranslate
-from mt_cli.serve.guard import Access, Metrics
+from mt_cli.serve.guard import Access
 from mt_cli.serve.libretranslate import languages
 from mt_cli.serve.service import (
     MOST_ALTERNATIVES,
@@ -67,13 +67,6 @@ async def file(asked: Asked) -> Response:
     return Response(content, media_type="application/octet-stream", headers={"content-disposition": disposition})
 
 
-async def metrics(asked: Asked) -> Response:
-    service = asked.service
-    now = {"mt_waiting_characters": service.batcher.n_waiting, "mt_reloads": service.translators.n_reloads}
-    service.metrics.update(now)
-    return PlainTextResponse(service.metrics.text(), media_type="text/plain; version=0.0.4")
-
-
 PAGE = Api(
     [
         Endpoint("GET", "/", page),
@@ -81,7 +74,6 @@ PAGE = Api(
         Endpoint("POST", "/mt/translate", translate),
         Endpoint("POST", "/mt/correct", keep_correction, needs="token"),
         Endpoint("POST", "/mt/file", file, takes_file=True),
-        Endpoint("GET", "/metrics", metrics),
     ]
 )
 
@@ -90,7 +82,7 @@ def serve(runs: Sequence[Path], access: Access, port: int, device: str, engine: 
     """Answers until SIGINT or SIGTERM, which end it by Interrupted. Raises UsageError where nobody may listen there."""
     listener = listen(access.host, port)
     translators = Translators(runs, device, engine)
-    service = Service(translators, access, Metrics())
+    service = Service(translators, access)
     threading.Thread(target=translators.watch, name="watch", daemon=True).start()
     host = f"[{access.host}]" if ":" in access.host else access.host
     url = f"http://{host}:{listener.getsockname()[1]}"

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from mt_cli.errors import UsageError
-from mt_cli.serve.guard import Metrics, Refused
+from mt_cli.serve.guard import Refused
 from mt_cli.serve.translators import Task
 
 log = logging.getLogger(__name__)
@@ -44,9 +44,10 @@ Translate = Callable[[Task, list[str]], list[Any]]  # gives a result for each li
 class Batcher:
     """A queue of requests, and threads that translate them, none of which waits until another has finished."""
 
-    def __init__(self, translate: Translate, n_threads: int, max_lines: int, max_waiting: int, metrics: Metrics):
+    def __init__(self, translate: Translate, n_threads: int, max_lines: int, max_waiting: int):
         """`max_lines`: of a batch; `max_waiting`: characters of all requests."""
-        self._translate, self._n_threads, self._metrics = translate, n_threads, metrics
+        self._translate, self._n_threads = translate, n_threads
+        self.n_batches, self._n_characters, self._seconds = 0, 2000, 1.0  # translated, and how long that took
         self._max_lines, self._max_waiting = max_lines, max_waiting
         self._jobs, self._working = list[_Job](), set[asyncio.Future[None]]()
         self._pool = ThreadPoolExecutor(n_threads, "translate", torch.set_num_threads, (1,))
@@ -61,8 +62,7 @@ class Batcher:
         waits already that the answer would come too late."""
         n_characters, n_waiting = sum(map(len, lines)) + len(lines), self.n_waiting
         if n_waiting and n_waiting + n_characters > self._max_waiting:
-            speed = (2000 + self._metrics["mt_characters_total"]) / (1 + self._metrics["mt_translation_seconds_total"])
-            seconds = min(60, math.ceil(n_waiting / speed / self._n_threads))
+            seconds = min(60, math.ceil(n_waiting * self._seconds / self._n_characters / self._n_threads))
             raise Refused(503, "too many requests wait; try again later", seconds)
         job = _Job(task, lines, n_characters, asyncio.get_running_loop().create_future())
         self._jobs.append(job)
@@ -115,9 +115,8 @@ class Batcher:
                 if len(job.results) == len(job.lines):
                     job.answer.set_result([job.results[number] for number in range(len(job.lines))])
         seconds = time.monotonic() - began
-        for name, amount in (("batches", 1), ("lines", sum(map(len, texts))), ("translation_seconds", seconds)):
-            self._metrics[f"mt_{name}_total"] += amount
-        self._metrics["mt_characters_total"] += sum(len(line) for lines in texts for line in lines)
+        self.n_batches, self._seconds = self.n_batches + 1, self._seconds + seconds
+        self._n_characters += sum(len(line) for lines in texts for line in lines)
         await asyncio.sleep(min(0.02, _LINGER * seconds) if len(turns) > 1 else 0)
 
     def _work(self, task: Task, texts: Sequence[list[str]]) -> Sequence[list[Any] | Exception]:

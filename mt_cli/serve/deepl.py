@@ -16,7 +16,6 @@ from mt_cli.serve.translators import Task
 
 _MOST_GLOSSARIES, _MOST_ENTRIES = 100, 10_000
 _MOST_USED = 10**12  # characters: the quota that clients ask for
-_BILLED = "mt_billed_characters_total"  # since the server began
 _VARIANTS = {"EN": ("EN-GB", "EN-US"), "PT": ("PT-PT", "PT-BR")}  # without a region the client refuses these as targets
 _KEPT = '<mt-kept id="{}"/>'
 _Entries = tuple[tuple[str, str], ...]
@@ -36,7 +35,7 @@ async def translate(asked: Asked) -> Any:
         raise Refused(400, f"Value for '{'target_lang' if is_known else 'source_lang'}' not supported.")
     kept = [_keep(line, given.get("ignore_tags")) if markup else (line, []) for line in lines]
     found = await asked.translate(Task(pair, markup, glossary=entries), [line for line, _ in kept])
-    asked.service.metrics[_BILLED] += sum(map(len, lines))
+    asked.service.n_billed += sum(map(len, lines))
     texts = [own[0] for own in found]
     for n, (_, contents) in enumerate(kept):
         for number, content in enumerate(contents):
@@ -55,7 +54,7 @@ async def languages(asked: Asked) -> Any:
 
 
 async def usage(asked: Asked) -> Any:
-    return {"character_count": int(asked.service.metrics[_BILLED]), "character_limit": _MOST_USED}
+    return {"character_count": asked.service.n_billed, "character_limit": _MOST_USED}
 
 
 async def pairs(asked: Asked) -> Any:

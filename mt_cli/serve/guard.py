@@ -1,21 +1,15 @@
-"""Who may ask what of a server, and what it was asked so far."""
+"""Who may ask what of a server."""
 
-import contextlib
 import hmac
 import ipaddress
-import os
-import re
 import secrets
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
 from starlette.requests import Request
-
-_SECONDS = ("0.01", "0.025", "0.05", "0.1", "0.25", "0.5", "1", "2.5", "5", "10", "+Inf")  # bounds of the histogram
 
 # "token": that the page sends, or a key also where none is asked for otherwise.
 Needs = Literal["nothing", "key", "token"]
@@ -99,28 +93,3 @@ def is_loopback(host: str) -> bool:
         return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return False
-
-
-class Metrics(defaultdict[str, float]):
-    """Counters and sums by name and labels, in the text format of Prometheus."""
-
-    def __init__(self) -> None:
-        super().__init__(float)
-
-    def add_request(self, path: str, status: int, seconds: float) -> None:
-        self[f'mt_requests_total{{path="{path}",status="{status}"}}'] += 1
-        for bound in _SECONDS:
-            self[f'mt_request_seconds_bucket{{le="{bound}"}}'] += seconds <= float(bound)
-        self["mt_request_seconds_sum"] += seconds
-        self["mt_request_seconds_count"] += 1
-
-    def text(self) -> str:
-        with contextlib.suppress(OSError):  # of a system that does not say it
-            n_pages = int(Path("/proc/self/statm").read_text().split()[1])
-            self["process_resident_memory_bytes"] = n_pages * os.sysconf("SC_PAGE_SIZE")
-        lines = dict[str, list[str]]()
-        for name, value in self.items():
-            family, sample, _ = re.split(r"((?:_(?:bucket|sum|count))?(?:\{.*)?)\Z", name, maxsplit=1)
-            kind = "counter" if family.endswith("_total") else "histogram" if sample else "gauge"
-            lines.setdefault(family, [f"# TYPE {family} {kind}"]).append(f"{name} {value:.12g}")
-        return "\n".join(line for own in lines.values() for line in own) + "\n"

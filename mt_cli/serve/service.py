@@ -27,7 +27,7 @@ from mt_cli.documents.translate import checked
 from mt_cli.errors import DataError, RunDirError, UsageError
 from mt_cli.files import refuse_outside, refuse_special_file
 from mt_cli.serve.batcher import Batcher
-from mt_cli.serve.guard import Access, Metrics, Needs, Refused
+from mt_cli.serve.guard import Access, Needs, Refused
 from mt_cli.serve.translators import Pair, Served, Task, Translators
 
 log = logging.getLogger(__name__)
@@ -48,11 +48,12 @@ NO_FRAMES = "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"  # end
 class Service:
     """What translates for requests, and what their APIs keep until the server ends."""
 
-    def __init__(self, translators: Translators, access: Access, metrics: Metrics):
-        self.translators, self.access, self.metrics = translators, access, metrics
+    def __init__(self, translators: Translators, access: Access):
+        self.translators, self.access = translators, access
+        self.n_billed = 0  # characters, since the server began
         self.files, self.glossaries = OrderedDict[str, bytes](), dict[str, Any]()  # by names that cannot be guessed
         most = usual_batch_size(translators.device), _QUEUE * access.max_characters
-        self.batcher = Batcher(translators.do, translators.n_threads, *most, metrics)
+        self.batcher = Batcher(translators.do, translators.n_threads, *most)
 
 
 class Asked:
@@ -166,7 +167,7 @@ def route(service: Service, api: Api, endpoint: Endpoint) -> Route:
     access = service.access
 
     async def answer(request: Request) -> Response:
-        began, most = time.monotonic(), access.max_file_bytes if endpoint.takes_file else access.max_body_bytes
+        most = access.max_file_bytes if endpoint.takes_file else access.max_body_bytes
         request = Request(request.scope, _limited(request.receive, most))
         try:
             access.refuse_strangers(request)
@@ -192,7 +193,6 @@ def route(service: Service, api: Api, endpoint: Endpoint) -> Route:
         finally:
             await request.close()
         response.headers.setdefault("content-security-policy", f"default-src 'none'; {NO_FRAMES}")
-        service.metrics.add_request(endpoint.path, response.status_code, time.monotonic() - began)
         return response
 
     return Route(endpoint.path, answer, methods=endpoint.methods.split())

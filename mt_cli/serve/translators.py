@@ -116,20 +116,11 @@ class Translators:
         """For each line its texts, best first; what the page shows of it; or the mean log-probability of its tokens."""
         served = self.served[task.pair]
         translator = served.translator
-        options: dict[str, Any] = {"n_best": task.n_best} if task.n_best > 1 else {}
-        if task.glossary:
-            options["glossary"] = dict(task.glossary)
-            if type(translator) is not Translator:  # CTranslate2 has no search for terms
-                parts = (
-                    translator.models,
-                    translator.tokenizer,
-                    translator.config,
-                    translator.profile,
-                    translator.origin,
-                )
-                translator = Translator(*parts)
-        elif task.n_best > 1 and type(translator) is not Translator:
-            options["length_normalization"] = "average"  # the one that CTranslate2 has
+        options: dict[str, Any] = {"glossary": dict(task.glossary)} if task.glossary else {}
+        if task.n_best > 1:
+            options["n_best"] = task.n_best
+            if type(translator) is not Translator:
+                options["length_normalization"] = "average"  # the one that CTranslate2 has
         translations = translator.translations(lines, markup=task.markup, **options)
         if task.kind == "scored":
             return [_score(served, one) for one in translations]
@@ -251,10 +242,7 @@ def _attention(served: Served, line: ExplainedLine, source: Sequence[str], targe
         blocks.append(of_tgt @ weights @ of_src.T / np.maximum(of_tgt.sum(1, keepdims=True), 1))
         src_words += [word.text for word in own_src]
         tgt_words += [word.text for word in own_tgt]
-    matrix, row, column = np.zeros((len(tgt_words), len(src_words))), 0, 0
-    for block in blocks:
-        matrix[row : row + block.shape[0], column : column + block.shape[1]] = block
-        row, column = row + block.shape[0], column + block.shape[1]
+    matrix = torch.block_diag(torch.zeros(0, 0), *map(torch.from_numpy, blocks)).numpy()
     return _same(target, tgt_words) @ matrix @ _same(source, src_words).T
 
 

@@ -309,12 +309,12 @@ KILLED = """
 import os, signal
 from mt_cli.documents import translate
 
-def killed(self, made, add=translate.Finished.add):
-    add(self, made)
+def killed(self, made, keep=translate.DocumentTranslator._keep):
+    keep(self, made)
     if made:
         os.kill(os.getpid(), signal.SIGKILL)
 
-translate._CHUNK, translate.Finished.add = 2, killed
+translate._CHUNK, translate.DocumentTranslator._keep = 2, killed
 """
 
 

@@ -75,14 +75,15 @@ def translate(
         return translator
 
     if file is not None:
-        from mt_cli.documents.document import is_document
-        from mt_cli.documents.translate import open_documents, translate_documents
+        from mt_cli.documents.document import is_document, open_documents
 
         if file.is_dir() or is_document(file):
             of_lines = {"prefix": prefix, "markup": markup, "json": as_json, "bad_input": bad_input == "replace"}
             options.refuse_options("only lines of text have these", of_lines | {"n_best": search.get("n_best")})
-            documents = open_documents(file, output, column)
-            translate_documents(*documents, load(), settings, takes_all, show_doubts)
+            documents, translator = open_documents(file, output, column), load()
+            from mt_cli.documents.translate import translate_documents
+
+            translate_documents(*documents, translator, settings, takes_all, show_doubts)
             return
     options.refuse_options("only documents have these", {"column": column, "all": takes_all})
     if output is not None and output.exists():

@@ -5,6 +5,7 @@ import codecs
 import copy
 import html
 import io
+import logging
 import re
 import zipfile
 import zlib
@@ -18,7 +19,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mt_cli.data.spans import Markup, escaped
+from mt_cli.display import shortened
 from mt_cli.errors import DataError, UsageError
+
+log = logging.getLogger(__name__)
 
 # By the suffix of a name, what makes a Document of the content, the name and, of tables, the column; imported when it is needed.
 FORMATS = {
@@ -316,3 +320,35 @@ def open_document(path: Path, column: str | None = None) -> Document:
     except OSError as error:
         raise DataError(f"{path}: {error.strerror}; give a file that can be read") from None
     return read_document(content, str(path), column)
+
+
+Opened = tuple[Path, Path, Document]  # the file, that of its translation, and what is in it
+
+
+def open_documents(source: Path, output: Path | None, column: str | None) -> tuple[list[Opened], Path]:
+    """The document, or all of a folder but those that are written already; and the file that is to keep translations.
+    Raises DataError for a file that is not what its name says, and UsageError for an output that cannot be meant."""
+    if output is None:
+        kind = "a folder, and no run directory" if source.is_dir() else "a document"
+        raise UsageError(f"{source}: {kind}; say by --output where its translation is put")
+    if not source.is_dir():
+        if output.exists():
+            raise UsageError(f"{output} exists already; choose another --output")
+        if output.suffix.lower() != source.suffix.lower():
+            raise UsageError(f"{output}: the format stays the same; choose an --output that ends in {source.suffix}")
+        unfinished = output.with_name(f".{output.name}.unfinished")
+        return [(source, output, open_document(source, column))], unfinished
+    unfinished = output / ".unfinished"
+    if (output.exists() and not unfinished.exists()) or output.resolve().is_relative_to(source.resolve()):
+        raise UsageError(f"{output} exists already, or is in {source}; choose another --output")
+    files = sorted(file for file in source.rglob("*") if file.is_file())
+    if others := [str(file.relative_to(source)) for file in files if not is_document(file)]:
+        log.info(f"left out, of no format that is known: {shortened(', '.join(others), 200)}")
+    if len(others) == len(files):
+        raise UsageError(f"{source}: no document in it; give a folder with files such as .po, .html or .docx")
+    documents = [
+        (file, target, open_document(file, column if file.suffix.lower() in TABLES else None))
+        for file in filter(is_document, files)
+        if not (target := output / file.relative_to(source)).exists()
+    ]
+    return documents, unfinished

@@ -1,7 +1,4 @@
-"""Translates documents, one or all of a folder, and keeps what is finished, so that the same command continues after a
-kill."""
-
-from __future__ import annotations
+"""Translates documents, and keeps what is finished, so that the same command continues after a kill."""
 
 import contextlib
 import hashlib
@@ -9,60 +6,25 @@ import json
 import logging
 import re
 from collections import Counter
-from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tqdm import tqdm
 
 from mt_cli.data.languages import is_other_language
 from mt_cli.data.spans import Markup
-from mt_cli.display import shortened
-from mt_cli.documents.document import TABLES, WITH_REMARKS, Document, Segment, Written, is_document, open_document
-from mt_cli.errors import DataError, UsageError
+from mt_cli.decoding.terms import TERM_OPTIONS
+from mt_cli.decoding.translator import Translator
+from mt_cli.documents.document import WITH_REMARKS, Document, Opened, Segment, Written
+from mt_cli.errors import DataError
+from mt_cli.explain.estimate import explain_estimated, load_estimate
 from mt_cli.files import cannot_write, make_folders, sha256_of_file, write_bytes
-
-if TYPE_CHECKING:  # torch is imported when the documents are found to be right
-    from mt_cli.decoding.translator import Translator
-    from mt_cli.explain.estimate import Estimate
 
 log = logging.getLogger(__name__)
 
 _CHUNK = 256  # segments: enough to fill batches with texts of one length, and few to lose
 _TAG = re.compile(r"</?[A-Za-z][^<>]*>")
-
-
-Opened = tuple[Path, Path, Document]  # the file, that of its translation, and what is in it
-
-
-def open_documents(source: Path, output: Path | None, column: str | None) -> tuple[list[Opened], Path]:
-    """The document, or all of a folder but those that are written already; and the file that is to keep translations.
-    Raises DataError for a file that is not what its name says, and UsageError for an output that cannot be meant."""
-    if output is None:
-        kind = "a folder, and no run directory" if source.is_dir() else "a document"
-        raise UsageError(f"{source}: {kind}; say by --output where its translation is put")
-    if not source.is_dir():
-        if output.exists():
-            raise UsageError(f"{output} exists already; choose another --output")
-        if output.suffix.lower() != source.suffix.lower():
-            raise UsageError(f"{output}: the format stays the same; choose an --output that ends in {source.suffix}")
-        unfinished = output.with_name(f".{output.name}.unfinished")
-        return [(source, output, open_document(source, column))], unfinished
-    unfinished = output / ".unfinished"
-    if (output.exists() and not unfinished.exists()) or output.resolve().is_relative_to(source.resolve()):
-        raise UsageError(f"{output} exists already, or is in {source}; choose another --output")
-    files = sorted(file for file in source.rglob("*") if file.is_file())
-    if others := [str(file.relative_to(source)) for file in files if not is_document(file)]:
-        log.info(f"left out, of no format that is known: {shortened(', '.join(others), 200)}")
-    if len(others) == len(files):
-        raise UsageError(f"{source}: no document in it; give a folder with files such as .po, .html or .docx")
-    documents = [
-        (file, target, open_document(file, column if file.suffix.lower() in TABLES else None))
-        for file in filter(is_document, files)
-        if not (target := output / file.relative_to(source)).exists()
-    ]
-    return documents, unfinished
 
 
 def translate_documents(
@@ -72,10 +34,7 @@ def translate_documents(
     terms. Raises DataError for a document in other languages, and RunDirError where nothing can be written."""
     for folder in {output.parent for _, output, _ in documents if unfinished.name == ".unfinished"}:
         make_folders(folder)
-    if finished := Finished(unfinished):
-        log.info(f"continuing; {len(finished):,} translations are made already")
-    finished.add({})  # an output that cannot be written is told before the work
-    of_documents = DocumentTranslator(translator, options, finished)
+    of_documents = DocumentTranslator(translator, options, unfinished)
     for source, output, document in documents:
         has_remarks = shows_doubts or source.suffix.lower() in WITH_REMARKS
         translations = of_documents.translate(document, str(source), takes_all, has_remarks)
@@ -85,45 +44,28 @@ def translate_documents(
         write_bytes(output, document.written(translations, translator.config.data.tgt_lang))
         n_made = len(translations) - translations.count(None)
         log.info(f"{output}: {n_made:,} of {len(translations):,} segments translated")
-    finished.remove()
-
-
-class Finished(dict[str, Written]):
-    """Translations by hashes, each also a line of JSON in a file, which is removed when it is no longer needed."""
-
-    def __init__(self, file: Path):
-        super().__init__()
-        self._file = file
-        for line in file.read_bytes().splitlines() if file.exists() else ():
-            with contextlib.suppress(ValueError):  # of a line that a kill has cut
-                key, text, remark = json.loads(line)
-                self[key] = Written(text, remark)
-
-    def add(self, made: dict[str, Written]) -> None:
-        """Raises RunDirError where it cannot be written."""
-        try:
-            with self._file.open("a", encoding="utf-8") as out:
-                out.writelines(f"\n{json.dumps([key, one.text, one.remark])}" for key, one in made.items())
-        except OSError as error:
-            raise cannot_write(self._file, error) from None
-        self.update(made)
-
-    def remove(self) -> None:
-        self._file.unlink(missing_ok=True)
+    unfinished.unlink(missing_ok=True)
 
 
 class DocumentTranslator:
-    """A translator with its options, for documents."""
+    """Translates segments, and keeps each translation by a hash of all that it depends on, as a line of JSON in a file."""
 
-    def __init__(self, translator: Translator, options: dict[str, Any], finished: Finished):
-        from mt_cli.decoding.terms import TERM_OPTIONS
-
-        self._translator, self._options, self._finished = translator, options, finished
+    def __init__(self, translator: Translator, options: dict[str, Any], unfinished: Path):
+        """Raises RunDirError where the file cannot be written."""
+        self._translator, self._options, self._file = translator, options, unfinished
+        self._estimate, self._finished = load_estimate(translator), dict[str, Written]()
         weights = [sha256_of_file(run.find_checkpoint(name)) for run, name in translator.origin]
         search = {name: value for name, value in options.items() if name not in TERM_OPTIONS}
         of_terms = [str(options[name]) for name in TERM_OPTIONS if name in options]
         settings = translator.settings(**search).model_dump_json()
         self._identity = [type(translator).__name__, *weights, settings, *of_terms, translator.config.data.tgt_lang]
+        for line in unfinished.read_bytes().splitlines() if unfinished.exists() else ():
+            with contextlib.suppress(ValueError):  # of a line that a kill has cut
+                key, *made = json.loads(line)
+                self._finished[key] = Written(*made)
+        if self._finished:
+            log.info(f"continuing; {len(self._finished):,} translations are made already")
+        self._keep({})
 
     def translate(self, document: Document, name: str, takes_all: bool, has_remarks: bool) -> list[Written | None]:
         """For each segment its translation, None for one that stays: where the file has a translation, unless `takes_all`, or
@@ -145,15 +87,13 @@ class DocumentTranslator:
                     chunk = dict(islice(own.items(), start, start + _CHUNK))
                     if not self._finished.keys() >= set(chunk.values()):
                         translated = self._translated(list(chunk), markup, start, has_remarks)
-                        self._finished.add(dict(zip(chunk.values(), translated, strict=True)))
+                        self._keep(dict(zip(chunk.values(), translated, strict=True)))
                     bar.update(len(chunk))
         return [
             None if one is None else checked(one, self._finished[hashes[one.markup][one.text]], name) for one in wanted
         ]
 
     def _translated(self, texts: list[str], markup: Markup | None, first: int, has_remarks: bool) -> list[Written]:
-        from mt_cli.explain.estimate import explain_estimated
-
         translations = self._translator.translations(texts, markup=markup, first_line=first, **self._options)
         if not has_remarks:
             return [Written(one.text) for one in translations]
@@ -163,11 +103,13 @@ class DocumentTranslator:
             made.append(Written(line.translation.text, "; ".join([*of_chrf, *map(str, line.doubts)])))
         return made
 
-    @cached_property
-    def _estimate(self) -> Estimate | None:
-        from mt_cli.explain.estimate import load_estimate
-
-        return load_estimate(self._translator)
+    def _keep(self, made: dict[str, Written]) -> None:
+        try:
+            with self._file.open("a", encoding="utf-8") as out:
+                out.writelines(f"\n{json.dumps([key, *one])}" for key, one in made.items())
+        except OSError as error:
+            raise cannot_write(self._file, error) from None
+        self._finished |= made
 
 
 def checked(segment: Segment, made: Written, name: str) -> Written | None:

@@ -9,7 +9,7 @@ import typer
 from mt_cli.cli.options import catch_ctrl_c
 from mt_cli.errors import UsageError
 from mt_cli.explain.page import refuse_page
-from mt_cli.files import new_folder
+from mt_cli.files import new_folder, write_text
 from mt_cli.run.run_dir import RunDir
 
 log = logging.getLogger(__name__)
@@ -52,10 +52,10 @@ def export(
         raise UsageError(str(error).replace("--to ", "--tgt-lang ")) from None
     catch_ctrl_c()
     if to == "html":
-        from mt_cli.export.offline import write_offline
+        from mt_cli.export.offline import page_of
 
         loaded = load_model(run_dir, checkpoint)
-        write_offline([loaded.for_direction(one, run_dir) for one in chosen], out)
+        write_text(out, page_of([loaded.for_direction(one, run_dir) for one in chosen]))
         size = out.stat().st_size / 1e6
         log.info(f"{out} ({size:.1f} MB) translates {describe_directions(chosen)}; open it in a browser")
         return

@@ -29,7 +29,7 @@ def import_(
     if run.exists():
         raise UsageError(f"{run} exists already; delete it or choose another RUN")
 
-    from mt_cli.export.import_marian import import_marian
+    from mt_cli.export.marian import import_marian
     from mt_cli.processes import command_line
 
     catch_ctrl_c()

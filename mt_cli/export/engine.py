@@ -6,7 +6,7 @@ import os
 import platform
 import tempfile
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -184,28 +184,33 @@ def _fill(spec: Any, translator: Translator) -> None:
     model = translator.model
     _fill_ends(spec.encoder, spec.encoder.embeddings[0], model.src_embeddings, model.encoder_norm)
     _fill_ends(spec.decoder, spec.decoder.embeddings, model.tgt_embeddings, model.decoder_norm)
+    names = {"self_attention": "self_attention", "cross_attention": "attention", "feed_forward": "ffn"}
     for stack, layers in ((spec.encoder, model.encoder_layers), (spec.decoder, model.decoder_layers)):
-        layer: Any
-        for own, layer in zip(stack.layer, layers, strict=True):
-            attention, cross = layer.self_attention, getattr(layer, "cross_attention", None)
-            _fill_norm(own.self_attention.layer_norm, layer.self_attention_norm.norm)
-            own.self_attention.queries_scale = np.float32(1 / attention.temperature)
-            _fill_linears(own.self_attention.linear[0], attention.w_q, attention.w_k, attention.w_v)
-            _fill_linears(own.self_attention.linear[1], attention.w_o)
-            _fill_norm(own.ffn.layer_norm, layer.feed_forward_norm.norm)
-            _fill_linears(own.ffn.linear_0, layer.feed_forward.w_1)
-            _fill_linears(own.ffn.linear_1, layer.feed_forward.w_2)
-            if cross is not None:
-                _fill_norm(own.attention.layer_norm, layer.cross_attention_norm.norm)
-                own.attention.queries_scale = np.float32(1 / cross.temperature)
-                _fill_linears(own.attention.linear[0], cross.w_q)
-                _fill_linears(own.attention.linear[1], cross.w_k, cross.w_v)
-                _fill_linears(own.attention.linear[2], cross.w_o)
+        for layer, own in zip(layers, stack.layer, strict=True):
+            for name, norm, linears in sublayers(layer):
+                part = getattr(own, names[name])
+                _fill_norm(part.layer_norm, norm)
+                if name == "feed_forward":
+                    matrices = [part.linear_0, part.linear_1]
+                else:
+                    matrices, part.queries_scale = part.linear, np.float32(1 / getattr(layer, name).temperature)
+                for matrix, several in zip(matrices, linears.values(), strict=True):
+                    _fill_linears(matrix, *several)
     spec.decoder.projection.weight = _array(model.scaled_projection())
     bias = model.projection.bias
     n_pieces = translator.tokenizer.tgt_vocab_size
     spec.decoder.projection.bias = np.zeros(n_pieces, np.float32) if bias is None else _array(bias).copy()
     spec.decoder.projection.bias[[PAD_ID, UNK_ID, BOS_ID]] = FORBIDDEN_BIAS
+
+
+def sublayers(layer: Any) -> Iterator[tuple[str, Any, dict[str, list[Any]]]]:
+    """Name and norm of each, and its matrices: those with one input are one in most engines."""
+    own, cross, network = layer.self_attention, getattr(layer, "cross_attention", None), layer.feed_forward
+    yield "self_attention", layer.self_attention_norm.norm, {"w_qkv": [own.w_q, own.w_k, own.w_v], "w_o": [own.w_o]}
+    yield "feed_forward", layer.feed_forward_norm.norm, {"w_1": [network.w_1], "w_2": [network.w_2]}
+    if cross is not None:
+        linears = {"w_q": [cross.w_q], "w_kv": [cross.w_k, cross.w_v], "w_o": [cross.w_o]}
+        yield "cross_attention", layer.cross_attention_norm.norm, linears
 
 
 def _fill_ends(spec: Any, embeddings_spec: Any, embeddings: Embeddings, final_norm: nn.Module) -> None:

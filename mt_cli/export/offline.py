@@ -23,7 +23,7 @@ from mt_cli.decoding import alignment, parts
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import UsageError
 from mt_cli.explain.page import render_page, safe_json
-from mt_cli.files import write_text
+from mt_cli.export.engine import sublayers
 from mt_cli.model.positions import sinusoid_table
 from mt_cli.model.transformer import Transformer
 from mt_cli.run.checkpoint import LoadedModel
@@ -33,13 +33,8 @@ SCRIPTS = ("model", "tokenizer", "search", "reading", "translator")
 _N_COLUMNS, _N_ROWS = 8, 8  # of weights and of activations that the product takes at a time
 
 
-def write_offline(loaded: Sequence[LoadedModel], file: Path) -> None:
-    """The page of one model, loaded for each direction. Raises UsageError for what a page cannot do, and RunDirError."""
-    write_text(file, page_of(loaded))
-
-
 def page_of(loaded: Sequence[LoadedModel]) -> str:
-    """The text of the page."""
+    """The page of one model, loaded for each direction. Raises UsageError for what a page cannot do."""
     data, weights = data_of(loaded)
     return render_page(
         "export/offline_page/page.html",
@@ -120,19 +115,11 @@ class _Packer:
 
 
 def _network(packer: _Packer, model: Transformer, config: ModelConfig, n_positions: int) -> dict[str, Any]:
-    def branch(add_norm: Any, **linears: Sequence[Any]) -> dict[str, Any]:
-        return {name: packer.linear(*own) for name, own in linears.items()} | {"norm": packer.norm(add_norm.norm)}
-
     def layer(one: Any) -> dict[str, Any]:
-        own, cross, network = one.self_attention, getattr(one, "cross_attention", None), one.feed_forward
-        found = {
-            "self_attention": branch(one.self_attention_norm, w_qkv=[own.w_q, own.w_k, own.w_v], w_o=[own.w_o]),
-            "feed_forward": branch(one.feed_forward_norm, w_1=[network.w_1], w_2=[network.w_2]),
+        return {
+            name: {key: packer.linear(*own) for key, own in linears.items()} | {"norm": packer.norm(norm)}
+            for name, norm, linears in sublayers(one)
         }
-        if cross is not None:
-            linears = {"w_q": [cross.w_q], "w_kv": [cross.w_k, cross.w_v], "w_o": [cross.w_o]}
-            found["cross_attention"] = branch(one.cross_attention_norm, **linears)
-        return found
 
     def embeddings(side: Any) -> dict[str, Any]:
         return {"token": packer.matrix([side.token.weight]), "norm": packer.norm(side.norm)}

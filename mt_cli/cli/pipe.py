@@ -17,7 +17,7 @@ from typing import Any
 from tqdm import tqdm
 
 from mt_cli.data.lines import NotUtf8Error, decode_line
-from mt_cli.errors import DataError, UsageError, as_typed
+from mt_cli.errors import DataError, as_typed
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ def process_lines(
 ) -> None:
     """Writes what `process` yields for each batch of lines of `source`, called `name` in messages. Raises DataError for
     a line that is not UTF-8, unless U+FFFD is to replace its bytes."""
-    if is_interactive := is_terminal(source):
+    if is_interactive := source.isatty():
         log.info(f"Type a sentence and press Enter; {_END_KEYS}.")
     with tqdm(unit=" lines", disable=True if is_interactive or sys.stdout.isatty() else None) as bar:
         for lines in process(_read_batches(source, name, replaces_bad_input, is_interactive, bar)):
@@ -45,13 +45,6 @@ def process_lines(
                 while rest:  # under PYTHONUNBUFFERED stdout is a raw file, which may take only a part
                     rest = rest[out.write(rest) or 0 :]
                 out.flush()
-
-
-def is_terminal(source: io.RawIOBase) -> bool:
-    try:
-        return source.isatty()
-    except OSError:  # a closed stdin is reported when it is read
-        return False
 
 
 @contextlib.contextmanager
@@ -82,8 +75,6 @@ def open_output(file: Path | None) -> Iterator[Any]:
         return
     try:
         out = file.open("xb", buffering=0)
-    except FileExistsError:
-        raise UsageError(f"{file} exists already; choose another --output") from None
     except OSError as error:
         raise DataError(f"{file}: {error.strerror}; choose another --output") from None
     try:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from typer import Argument, Option
 
 from mt_cli.cli import options
-from mt_cli.cli.pipe import Batches, is_terminal, open_input, open_output, process_lines
+from mt_cli.cli.pipe import Batches, open_input, open_output, process_lines
 from mt_cli.display import shortened
 from mt_cli.errors import UsageError
 
@@ -91,7 +91,7 @@ def translate(
     options.refuse_structured(file)
     with open_input(file) as source:
         translator, name = load(), str(file or "stdin")
-        is_talking = is_terminal(source) and output is None and sys.stdout.isatty() and not (as_json or show_doubts)
+        is_talking = source.isatty() and output is None and sys.stdout.isatty() and not (as_json or show_doubts)
         settings |= {"markup": markup}
         process = partial(translate_lines, translator, settings, prefix, name, as_json, show_doubts, is_talking)
         with open_output(output) as out:

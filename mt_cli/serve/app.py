@@ -1,9 +1,7 @@
-"""The page with what its script asks for, and the server: it stops when it is asked to, once everything is answered."""
+"""The server: it stops when it is asked to, once everything is answered."""
 
 import asyncio
 import logging
-import re
-import secrets
 import signal
 import socket
 import threading
@@ -12,7 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
-from urllib.parse import quote
 
 import uvicorn
 from starlette.applications import Starlette
@@ -21,61 +18,20 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import JSONResponse, Response
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import Interrupted, UsageError
-from mt_cli.explain.page import render_page
 from mt_cli.serve import deepl, libretranslate
 from mt_cli.serve.guard import Access
-from mt_cli.serve.libretranslate import languages
-from mt_cli.serve.service import (
-    MOST_ALTERNATIVES,
-    NO_FRAMES,
-    Api,
-    Asked,
-    Endpoint,
-    Service,
-    keep_correction,
-    route,
-    translated_file,
-)  # fmt: skip
-from mt_cli.serve.translators import Task, Translators
+from mt_cli.serve.service import Service, route
+from mt_cli.serve.translators import Translators
 
 log = logging.getLogger(__name__)
 
 _MAX_CONNECTIONS, _MAX_HEADER_BYTES, _SECONDS_FOR_HEADERS = 4096, 32_768, 15
 _HEADERS = [("x-content-type-options", "nosniff"), ("referrer-policy", "no-referrer"), ("cache-control", "no-store")]
-
-
-async def page(asked: Asked) -> Response:
-    nonce = secrets.token_urlsafe(16)
-    text = render_page("serve/page.html", token=asked.service.access.token, nonce=nonce)
-    policy = f"script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; connect-src 'self'; img-src data:"
-    return HTMLResponse(text, headers={"content-security-policy": f"default-src 'none'; {policy}; {NO_FRAMES}"})
-
-
-async def translate(asked: Asked) -> Any:
-    task = Task(asked.pair(), None, 1 + asked.number("alternatives", MOST_ALTERNATIVES), "explained")
-    return {"lines": await asked.translate(task, re.split(r"\r\n|[\r\n]", asked.text("q")))}
-
-
-async def file(asked: Asked) -> Response:
-    name, content = await translated_file(asked)
-    disposition = f"attachment; filename*=utf-8''{quote(name, safe='')}"
-    return Response(content, media_type="application/octet-stream", headers={"content-disposition": disposition})
-
-
-PAGE = Api(
-    [
-        Endpoint("GET", "/", page),
-        Endpoint("GET", "/mt/languages", languages, needs="nothing"),
-        Endpoint("POST", "/mt/translate", translate),
-        Endpoint("POST", "/mt/correct", keep_correction, needs="token"),
-        Endpoint("POST", "/mt/file", file, takes_file=True),
-    ]
-)
 
 
 def serve(runs: Sequence[Path], access: Access, port: int, device: str, engine: str, opens_browser: bool) -> None:
@@ -125,7 +81,11 @@ def server(service: Service) -> uvicorn.Server:
     methods, headers = ("GET", "POST", "DELETE"), ("authorization", "content-type")
     cors: dict[str, Any] = {"allow_origins": ["*"], "allow_methods": methods, "allow_headers": headers}
     app = Starlette(
-        routes=[route(service, api, one) for api in (PAGE, libretranslate.API, deepl.API) for one in api.endpoints],
+        routes=[
+            route(service, api, one)
+            for api in (libretranslate.PAGE, libretranslate.API, deepl.API)
+            for one in api.endpoints
+        ],
         middleware=[
             Middleware(TrustedHostMiddleware, allowed_hosts=access.own_names, www_redirect=False),
             *([Middleware(CORSMiddleware, **cors)] if access.has_cors else []),

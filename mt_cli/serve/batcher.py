@@ -5,9 +5,9 @@ import asyncio
 import logging
 import math
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -21,24 +21,10 @@ log = logging.getLogger(__name__)
 _MIN_LINES = 8  # fewer hardly take less time
 _MAX_CHARACTERS = 50_000  # of a batch: what comes later waits for so much at most
 _LINGER = 0.1  # of the time that the last batch took: so long a thread waits for those that were answered by it
-
-
-@dataclass(eq=False)
-class _Job:
-    """A request that is not answered."""
-
-    task: Task
-    lines: Sequence[str]
-    n_characters: int
-    answer: asyncio.Future[list[Any]]
-    n_taken: int = 0  # lines that a thread translates or has translated
-    results: dict[int, Any] = field(default_factory=dict)  # of the lines by their numbers
-
-
-_Turns = list[tuple[_Job, range]]  # numbers of lines that are translated at once
-
+_RETRY_AFTER = 10  # seconds
 
 Translate = Callable[[Task, list[str]], list[Any]]  # gives a result for each line
+_Line = tuple[str, asyncio.Future[Any]]
 
 
 class Batcher:
@@ -47,35 +33,33 @@ class Batcher:
     def __init__(self, translate: Translate, n_threads: int, max_lines: int, max_waiting: int):
         """`max_lines`: of a batch; `max_waiting`: characters of all requests."""
         self._translate, self._n_threads = translate, n_threads
-        self.n_batches, self._n_characters, self._seconds = 0, 2000, 1.0  # translated, and how long that took
         self._max_lines, self._max_waiting = max_lines, max_waiting
-        self._jobs, self._working = list[_Job](), set[asyncio.Future[None]]()
+        self._requests = list[tuple[Task, deque[_Line]]]()  # those with lines that wait
+        self._characters = dict[asyncio.Future[Any], int]()  # of each request that is not answered
+        self._working, self._n_translating, self.n_batches = set[asyncio.Future[None]](), 0, 0
         self._pool = ThreadPoolExecutor(n_threads, "translate", torch.set_num_threads, (1,))
-
-    @property
-    def n_waiting(self) -> int:
-        """Characters of all requests that are not answered."""
-        return sum(job.n_characters for job in self._jobs if not job.answer.done())
 
     def submit(self, task: Task, lines: Sequence[str]) -> asyncio.Future[list[Any]]:
         """Its result has one for each line; once it is cancelled, no further line is translated. Raises Refused when so much
         waits already that the answer would come too late."""
-        n_characters, n_waiting = sum(map(len, lines)) + len(lines), self.n_waiting
+        n_characters, n_waiting = sum(map(len, lines)) + len(lines), sum(self._characters.values())
         if n_waiting and n_waiting + n_characters > self._max_waiting:
-            seconds = min(60, math.ceil(n_waiting * self._seconds / self._n_characters / self._n_threads))
-            raise Refused(503, "too many requests wait; try again later", seconds)
-        job = _Job(task, lines, n_characters, asyncio.get_running_loop().create_future())
-        self._jobs.append(job)
+            raise Refused(503, "too many requests wait; try again later", _RETRY_AFTER)
+        answers = [asyncio.get_running_loop().create_future() for _ in lines]
+        answer = asyncio.gather(*answers)
+        self._characters[answer] = n_characters
+        answer.add_done_callback(self._characters.pop)
+        self._requests.append((task, deque(zip(lines, answers, strict=True))))
         self._start()
-        return job.answer
+        return answer
 
     def close(self) -> None:
         self._pool.shutdown()
 
     def _start(self) -> None:
         """Gives idle threads what waits."""
-        while len(self._working) < self._n_threads and (turns := self._next_turns()):
-            working = asyncio.ensure_future(self._answer(turns))
+        while len(self._working) < self._n_threads and (batch := self._next_batch()):
+            working = asyncio.ensure_future(self._answer(*batch))
             self._working.add(working)
             working.add_done_callback(self._stop)
 
@@ -83,50 +67,44 @@ class Batcher:
         self._working.discard(working)
         self._start()
 
-    def _next_turns(self) -> _Turns:
-        """A thread's share of all that is not answered, of the request that waits longest and of those that want the same."""
-        turns, n_characters = _Turns(), 0
-        self._jobs = [job for job in self._jobs if not job.answer.done()]
-        n_unanswered = sum(len(job.lines) - len(job.results) for job in self._jobs)
-        share = min(self._max_lines, max(_MIN_LINES, math.ceil(n_unanswered / self._n_threads)))
-        for job in [*self._jobs]:
-            numbers = range(job.n_taken, min(job.n_taken + share, len(job.lines)))
-            is_alike = not turns or job.task == turns[0][0].task
-            if numbers and is_alike and n_characters < _MAX_CHARACTERS:
-                turns.append((job, numbers))
-                job.n_taken, share = numbers.stop, share - len(numbers)
-                n_characters += job.n_characters * len(numbers) // len(job.lines)
-                if job.n_taken < len(job.lines):  # what needs another turn gets behind the others
-                    self._jobs.remove(job)
-                    self._jobs.append(job)
-        return turns
+    def _next_batch(self) -> tuple[Task, list[_Line], int] | None:
+        """A thread's share of all that is not answered, of the request that waits longest and of those that want the same;
+        and how many they are."""
+        task, batch, n_characters, n_requests = None, list[_Line](), 0, 0
+        n_lines = self._n_translating + sum(len(lines) for _, lines in self._requests)
+        share = min(self._max_lines, max(_MIN_LINES, math.ceil(n_lines / self._n_threads)))
+        for request in [*self._requests]:
+            task, lines = task if batch else request[0], request[1]
+            if request[0] == task and len(batch) < share and n_characters < _MAX_CHARACTERS:
+                self._requests.remove(request)
+                n_requests += 1
+                while lines and len(batch) < share:
+                    if not lines[0][1].done():  # otherwise the client has gone
+                        n_characters += len(lines[0][0])
+                        batch.append(lines[0])
+                    lines.popleft()
+                if lines:  # what needs another turn gets behind the others
+                    self._requests.append(request)
+        self._n_translating += len(batch)
+        return (task, batch, n_requests) if task and batch else None
 
-    async def _answer(self, turns: _Turns) -> None:
-        began = time.monotonic()
-        texts = [[job.lines[number] for number in numbers] for job, numbers in turns]
-        working = asyncio.get_running_loop().run_in_executor(self._pool, self._work, turns[0][0].task, texts)
-        for (job, numbers), results in zip(turns, await working, strict=True):
-            if job.answer.done():
-                continue  # the client has gone
-            if isinstance(results, Exception):
-                job.answer.set_exception(results)
-            else:
-                job.results |= zip(numbers, results, strict=True)
-                if len(job.results) == len(job.lines):
-                    job.answer.set_result([job.results[number] for number in range(len(job.lines))])
-        seconds = time.monotonic() - began
-        self.n_batches, self._seconds = self.n_batches + 1, self._seconds + seconds
-        self._n_characters += sum(len(line) for lines in texts for line in lines)
-        await asyncio.sleep(min(0.02, _LINGER * seconds) if len(turns) > 1 else 0)
+    async def _answer(self, task: Task, batch: list[_Line], n_requests: int) -> None:
+        began, texts = time.monotonic(), [text for text, _ in batch]
+        results = await asyncio.get_running_loop().run_in_executor(self._pool, self._work, task, texts)
+        for (_, answer), result in zip(batch, results, strict=True):
+            if not answer.done():
+                (answer.set_exception if isinstance(result, Exception) else answer.set_result)(result)
+        self._n_translating -= len(batch)
+        self.n_batches += 1
+        await asyncio.sleep(min(0.02, _LINGER * (time.monotonic() - began)) if n_requests > 1 else 0)
 
-    def _work(self, task: Task, texts: Sequence[list[str]]) -> Sequence[list[Any] | Exception]:
-        """Of each turn the results of its lines, or why there are none. It runs in a thread."""
+    def _work(self, task: Task, lines: list[str]) -> list[Any]:
+        """Of each line its result, or the exception why there is none. It runs in a thread."""
         try:
-            results = iter(self._translate(task, [line for lines in texts for line in lines]))
-            return [[next(results) for _ in lines] for lines in texts]
+            return self._translate(task, lines)
         except Exception as error:
-            if len(texts) > 1:  # the others are not to blame
-                return [results for lines in texts for results in self._work(task, [lines])]
+            if len(lines) > 1:  # the others are not to blame
+                return [result for line in lines for result in self._work(task, [line])]
             if not isinstance(error, UsageError):
                 log.error(f"a translation failed: {type(error).__name__}: {' '.join(str(error).split())[:300]}")
             return [error]

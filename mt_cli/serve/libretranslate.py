@@ -1,13 +1,16 @@
-"""The API of LibreTranslate, as its clients use it: Weblate, OmegaT, Mastodon, libretranslatepy, deep-translator."""
+"""The API of LibreTranslate, as its clients use it: Weblate, OmegaT, Mastodon, libretranslatepy, deep-translator; and the
+page, with what its script asks for."""
 
+import re
 import secrets
 from functools import partial
 from typing import Any
 from urllib.parse import quote
 
-from starlette.responses import Response
+from starlette.responses import HTMLResponse, Response
 
 from mt_cli.data.languages import english_name
+from mt_cli.explain.page import render_page
 from mt_cli.serve.guard import Refused
 from mt_cli.serve.service import MOST_ALTERNATIVES, SUFFIXES, Api, Asked, Endpoint, keep_correction, translated_file
 from mt_cli.serve.translators import Task
@@ -111,4 +114,36 @@ API = Api(
         Endpoint("GET", "/MTRestService/TranslateJson", opus_cat),
     ],
     missing_key_status=400,
+)
+
+
+# The page --------------------------------------------------------------------------------------------------------------
+
+
+async def page(asked: Asked) -> Response:
+    nonce = secrets.token_urlsafe(16)
+    text = render_page("serve/page.html", token=asked.service.access.token, nonce=nonce)
+    policy = f"script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; connect-src 'self'; img-src data:"
+    return HTMLResponse(text, headers={"content-security-policy": f"default-src 'none'; {policy}"})
+
+
+async def translate_lines(asked: Asked) -> Any:
+    task = Task(asked.pair(), None, 1 + asked.number("alternatives", MOST_ALTERNATIVES), "explained")
+    return {"lines": await asked.translate(task, re.split(r"\r\n|[\r\n]", asked.text("q")))}
+
+
+async def file(asked: Asked) -> Response:
+    name, content = await translated_file(asked)
+    disposition = f"attachment; filename*=utf-8''{quote(name, safe='')}"
+    return Response(content, media_type="application/octet-stream", headers={"content-disposition": disposition})
+
+
+PAGE = Api(
+    [
+        Endpoint("GET", "/", page),
+        Endpoint("GET", "/mt/languages", languages, needs="nothing"),
+        Endpoint("POST", "/mt/translate", translate_lines),
+        Endpoint("POST", "/mt/correct", keep_correction, needs="token"),
+        Endpoint("POST", "/mt/file", file, takes_file=True),
+    ]
 )

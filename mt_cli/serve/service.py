@@ -42,7 +42,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 MOST_ALTERNATIVES = 10  # to a translation
 SUFFIXES = sorted(FORMATS.keys() - {*TABLES})  # of files; and tables, where a column is named
-NO_FRAMES = "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"  # end of a content security policy
+_NO_FRAMES = "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"  # end of a content security policy
 
 
 class Service:
@@ -192,7 +192,8 @@ def route(service: Service, api: Api, endpoint: Endpoint) -> Route:
             response = api.error(500, "internal error")
         finally:
             await request.close()
-        response.headers.setdefault("content-security-policy", f"default-src 'none'; {NO_FRAMES}")
+        policy = response.headers.get("content-security-policy", "default-src 'none'")
+        response.headers["content-security-policy"] = f"{policy}; {_NO_FRAMES}"
         return response
 
     return Route(endpoint.path, answer, methods=endpoint.methods.split())
@@ -214,12 +215,8 @@ def _limited(receive: Receive, most: int) -> Receive:
 
 
 async def _parameters(request: Request, most: int) -> dict[str, Any]:
-    """Those of the query string, and of the body as JSON or as a form, which win. Raises Refused for a body that is neither,
-    and for one of more than `most` bytes: before it is read, where it says so."""
+    """Those of the query string, and of the body as JSON or as a form, which win. Raises Refused for a body that is neither."""
     found: dict[str, Any] = dict(request.query_params)
-    length = request.headers.get("content-length", "0")
-    if float(length) > most:
-        raise Refused(413, f"a body of {length[:20]} bytes, expected at most {most}")
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     try:
         if kind in {"application/x-www-form-urlencoded", "multipart/form-data"}:

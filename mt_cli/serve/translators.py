@@ -157,12 +157,9 @@ class Translators:
                 if not is_auto:
                     raise
                 log.info(f"note: translated by torch, which is slower for this run: {error}")
-        n_threads = torch.get_num_threads()
-        torch.set_num_threads(1)  # of each translation
-        try:
-            return Translator(*parts)
-        finally:
-            torch.set_num_threads(n_threads)
+        translator = Translator(*parts)
+        translator.n_threads = 1  # of each translation
+        return translator
 
 
 def _mark(run: Path) -> list[object]:

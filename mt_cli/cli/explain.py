@@ -37,11 +37,9 @@ def explain(
     With --attention the translations are printed instead, and a page shows what was attended to.
     """
     runs, input_file = options.runs_and_input(paths)
-    checkpoints = options.existing_checkpoints(runs, checkpoint)
-    options.refuse_structured(input_file)
     page = AttentionPage(attention) if attention is not None else None
     with open_input(input_file) as source:
-        translator = options.load_translator(runs, checkpoints, device, to)
+        translator = options.load_translator(runs, checkpoint, device, to)
         process = partial(attend, translator, page) if page is not None else partial(trace, translator)
         process_lines(source, str(input_file or "stdin"), process, sys.stdout.buffer, bad_input == "replace")
 

@@ -151,8 +151,8 @@ def runs_and_input(paths: list[Path], takes_folder: bool = False) -> tuple[list[
     return (paths[:-1], paths[-1]) if has_input else (paths, None)
 
 
-def existing_checkpoints(runs: list[Path], requested: list[str] | None = None) -> list[str]:
-    """Those requested, or the best. Raises RunDirError or CheckpointError, before torch is loaded."""
+def existing_checkpoints(runs: list[Path], requested: list[str] | None) -> list[str]:
+    """Those requested, or the best. Raises RunDirError or CheckpointError."""
     checkpoints = requested or ["best"]
     for run in runs:
         for name in checkpoints:
@@ -161,8 +161,10 @@ def existing_checkpoints(runs: list[Path], requested: list[str] | None = None) -
 
 
 def load_translator(
-    runs: list[Path], checkpoints: list[str], device: str, to: str | None, engine: str = "mt"
+    runs: list[Path], requested: list[str] | None, device: str, to: str | None, engine: str = "mt"
 ) -> Translator:
+    """Raises RunDirError or CheckpointError before torch is loaded."""
+    checkpoints = existing_checkpoints(runs, requested)
     from mt_cli.decoding.translator import Translator
     from mt_cli.device import keep_freed_memory
 

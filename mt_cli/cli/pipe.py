@@ -16,6 +16,7 @@ from typing import Any
 
 from tqdm import tqdm
 
+from mt_cli.cli.options import refuse_structured
 from mt_cli.data.lines import NotUtf8Error, decode_line
 from mt_cli.errors import DataError, as_typed
 
@@ -54,6 +55,7 @@ def open_input(file: Path | None) -> Iterator[io.RawIOBase]:
         stdin: Any = sys.stdin
         yield stdin.buffer.raw
         return
+    refuse_structured(file)
     try:
         source = file.open("rb", buffering=0)
     except OSError as error:

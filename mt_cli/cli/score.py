@@ -40,10 +40,10 @@ def score(
     """
     src, ref = options.only_file("--src", sources), options.only_file("--ref", references)
     assert ref is not None
-    options.refuse_structured(src, ref)
-    checkpoints, name = options.existing_checkpoints(runs, checkpoint), str(src or "stdin")
+    options.refuse_structured(ref)
+    name = str(src or "stdin")
     with open_input(src) as source:
-        translator = options.load_translator(runs, checkpoints, device, to)
+        translator = options.load_translator(runs, checkpoint, device, to)
         process = partial(score_lines, translator, iter(read_lines(ref)), name)
         process_lines(source, name, process, sys.stdout.buffer, bad_input == "replace")
 

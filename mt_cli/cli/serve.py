@@ -45,7 +45,7 @@ def serve(
     for name in ("starlette", "uvicorn", "python_multipart"):
         if importlib.util.find_spec(name) is None:
             raise missing_extra("mt serve", name.replace("_", "-"), "serve")
-    existing_checkpoints(runs, ["best"])
+    existing_checkpoints(runs, None)
     from mt_cli.serve.guard import Access, is_loopback
 
     if not is_loopback(host) and not api_key and not is_open:

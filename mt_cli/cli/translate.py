@@ -66,11 +66,10 @@ def translate(
     translation says why it may be wrong.
     """
     runs, file = options.runs_and_input(paths, takes_folder=True)
-    checkpoints = options.existing_checkpoints(runs, checkpoint)
     settings = search | options.term_options(glossary, strict_terms)
 
     def load() -> Translator:
-        translator = options.load_translator(runs, checkpoints, device, to, engine)
+        translator = options.load_translator(runs, checkpoint, device, to, engine)
         options.refuse_without_effect(search, translator.settings(**search))
         return translator
 
@@ -88,7 +87,6 @@ def translate(
     options.refuse_options("only documents have these", {"column": column, "all": takes_all})
     if output is not None and output.exists():
         raise UsageError(f"{output} exists already; choose another --output")
-    options.refuse_structured(file)
     with open_input(file) as source:
         translator, name = load(), str(file or "stdin")
         is_talking = source.isatty() and output is None and sys.stdout.isatty() and not (as_json or show_doubts)

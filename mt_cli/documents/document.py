@@ -26,9 +26,9 @@ log = logging.getLogger(__name__)
 
 # By the suffix of a name, what makes a Document of the content, the name and, of tables, the column; imported when it is needed.
 FORMATS = {
-    ".po": "strings.PoDocument", ".pot": "strings.PoDocument", ".srt": "subtitles.read", ".vtt": "subtitles.read", ".html": "html.read",
-    ".htm": "html.read", ".md": "html.MarkdownDocument", ".json": "strings.read", ".properties": "strings.read",
-    ".csv": "table.read", ".tsv": "table.read", ".xlsx": "table.read_workbook", ".xliff": "xml.Xliff", ".xlf": "xml.Xliff",
+    ".po": "strings.PoDocument", ".pot": "strings.PoDocument", ".srt": "subtitles.read", ".vtt": "subtitles.read", ".html": "html.HtmlDocument",
+    ".htm": "html.HtmlDocument", ".md": "html.MarkdownDocument", ".json": "strings.read", ".properties": "strings.read",
+    ".csv": "table.CsvTable", ".tsv": "table.CsvTable", ".xlsx": "table.read_workbook", ".xliff": "xml.Xliff", ".xlf": "xml.Xliff",
     ".docx": "office.read", ".odt": "office.read", ".xml": "strings.AndroidStrings", ".txt": "document.read_lines",
 }  # fmt: skip
 TABLES = (".csv", ".tsv", ".xlsx")

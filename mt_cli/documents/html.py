@@ -34,18 +34,16 @@ _LANG = re.compile(r"""<html\b[^>]*?\slang\s*=\s*["']?([\w-]+)""", re.I)
 _LINE_BREAK = re.compile(r"[ \t\r\f]*\n[ \t\r\n\f]*")
 
 
-def read(content: bytes, name: str) -> TextDocument:
-    """Raises DataError for a file in another encoding than it declares, and for one without tags."""
-    declared = _CHARSET.search(content[:4096])
-    page = HtmlDocument(content, name, declared[1].decode("ascii", "replace") if declared else "utf-8")
-    if not _TOKEN.search(page.text):
-        raise DataError(f"{name}:1: no tag, expected HTML; save plain text as .txt")
-    _read_html(page, 0, len(page.text))
-    page.src_lang = found[1] if (found := _LANG.search(page.text)) else ""
-    return page
-
-
 class HtmlDocument(TextDocument):
+    def __init__(self, content: bytes, name: str):
+        """Raises DataError for a file in another encoding than it declares, and for one without tags."""
+        declared = _CHARSET.search(content[:4096])
+        super().__init__(content, name, declared[1].decode("ascii", "replace") if declared else "utf-8")
+        if not _TOKEN.search(self.text):
+            raise DataError(f"{name}:1: no tag, expected HTML; save plain text as .txt")
+        _read_html(self, 0, len(self.text))
+        self.src_lang = found[1] if (found := _LANG.search(self.text)) else ""
+
     def marks(self, changes: Changes, tgt_lang: str) -> Iterable[Edit]:
         """The page says that it is in the language of its translation."""
         return [Edit(*found.span(1), tgt_lang) for found in [_LANG.search(self.text)] if found]

@@ -73,20 +73,16 @@ class Table(TextDocument):
         raise NotImplementedError
 
 
-def read(content: bytes, name: str, column: str) -> TextDocument:
-    """Raises DataError for a quote that is not closed, and UsageError for a column that is not there."""
-    table = CsvTable(content, name)
-    first_line = re.sub(_QUOTED, "", table.text.partition("\n")[0])
-    table.delimiter = "\t" if name.lower().endswith(".tsv") else max(",;\t", key=first_line.count)
-    table.rows = list(table.read_rows())
-    table.choose(column)
-    return table
-
-
 class CsvTable(Table):
-    delimiter: str
+    def __init__(self, content: bytes, name: str, column: str):
+        """Raises DataError for a quote that is not closed, and UsageError for a column that is not there."""
+        super().__init__(content, name)
+        first_line = re.sub(_QUOTED, "", self.text.partition("\n")[0])
+        self.delimiter = "\t" if name.lower().endswith(".tsv") else max(",;\t", key=first_line.count)
+        self.rows = list(self._read_rows())
+        self.choose(column)
 
-    def read_rows(self) -> Iterator[Row]:
+    def _read_rows(self) -> Iterator[Row]:
         row, at = Row(), 0
         cell = re.compile(rf"({_QUOTED}|[^{self.delimiter}\r\n]*+)({self.delimiter}|\r?\n|\r|\Z)")
         while at < len(self.text) or row:

@@ -181,7 +181,7 @@ def write_argos(translator: Translator, folder: Path, quantization: str = "int8"
 
 
 def _fill(spec: Any, translator: Translator) -> None:
-    model = translator.model
+    model, n_pieces = translator.model, translator.tokenizer.tgt_vocab_size
     _fill_ends(spec.encoder, spec.encoder.embeddings[0], model.src_embeddings, model.encoder_norm)
     _fill_ends(spec.decoder, spec.decoder.embeddings, model.tgt_embeddings, model.decoder_norm)
     names = {"self_attention": "self_attention", "cross_attention": "attention", "feed_forward": "ffn"}
@@ -198,7 +198,6 @@ def _fill(spec: Any, translator: Translator) -> None:
                     _fill_linears(matrix, *several)
     spec.decoder.projection.weight = _array(model.scaled_projection())
     bias = model.projection.bias
-    n_pieces = translator.tokenizer.tgt_vocab_size
     spec.decoder.projection.bias = np.zeros(n_pieces, np.float32) if bias is None else _array(bias).copy()
     spec.decoder.projection.bias[[PAD_ID, UNK_ID, BOS_ID]] = FORBIDDEN_BIAS
 

@@ -47,7 +47,24 @@ def write_marian(translator: Translator, folder: Path) -> None:
         from safetensors.torch import save
     except ImportError:
         raise missing_extra("mt export --to marian", "safetensors", "marian") from None
-    _refuse_unsupported(translator.config)
+    model = translator.config.model
+    n_heads = max(n for n in range(1, model.n_heads + 1) if model.d_model % n == 0)
+    needed = {  # the only values that the formats hold
+        "n_heads": n_heads,
+        "layer_norm": "variance",
+        "layer_norm_epsilon": 1e-5,
+        "embedding_norm": False,
+        "positions": "sinusoid",
+        "first_position": model.first_position if model.norm == "pre" else 0,
+        "head_dim": model.d_model // n_heads,
+        "value_dim": model.d_model // n_heads,
+    }
+    found = {**model.model_dump(), "head_dim": model.d_k, "value_dim": model.d_v}
+    if wrong := [key for key, value in needed.items() if found[key] != value]:
+        values = ", ".join(f"model.{key} is {found[key]}" for key in wrong)
+        settings = " ".join(f"--set model.{key}={str(needed[key]).lower()}" for key in wrong)
+        command = f"mt train RUN/config.yaml {settings} --run-dir OTHER"
+        raise UsageError(f"the formats of Hugging Face cannot hold this run ({values}); train one that fits: {command}")
     (folder / "model.safetensors").write_bytes(save(_weights(translator), metadata={"format": "pt"}))
     tokenizer = translator.tokenizer
     write_tokenizer(tokenizer, folder)
@@ -68,27 +85,6 @@ def write_tokenizer(tokenizer: Tokenizer, folder: Path) -> None:
     """`source.spm` and `target.spm`, the names that engines look for."""
     (folder / "source.spm").write_bytes(tokenizer.models[0])
     (folder / "target.spm").write_bytes(tokenizer.models[-1])
-
-
-def _refuse_unsupported(config: Config) -> None:
-    model = config.model
-    n_heads = max(n for n in range(1, model.n_heads + 1) if model.d_model % n == 0)
-    needed = {  # the only values that the formats hold
-        "n_heads": n_heads,
-        "layer_norm": "variance",
-        "layer_norm_epsilon": 1e-5,
-        "embedding_norm": False,
-        "positions": "sinusoid",
-        "first_position": model.first_position if model.norm == "pre" else 0,
-        "head_dim": model.d_model // n_heads,
-        "value_dim": model.d_model // n_heads,
-    }
-    found = {**model.model_dump(), "head_dim": model.d_k, "value_dim": model.d_v}
-    if wrong := [key for key, value in needed.items() if found[key] != value]:
-        values = ", ".join(f"model.{key} is {found[key]}" for key in wrong)
-        settings = " ".join(f"--set model.{key}={str(needed[key]).lower()}" for key in wrong)
-        command = f"mt train RUN/config.yaml {settings} --run-dir OTHER"
-        raise UsageError(f"the formats of Hugging Face cannot hold this run ({values}); train one that fits: {command}")
 
 
 # Weights -------------------------------------------------------------------------------------------------------------

@@ -12,8 +12,7 @@ from sacrebleu.metrics import CHRF
 from mt_cli.config import TrainingConfig
 from mt_cli.evaluation.baselines import Judgement, judge
 from mt_cli.training.metrics_log import Point, learning_curve, verdict
-from mt_cli.training.schedule import Plan, all_phases, learning_rate, phase, plan_steps, seconds_left, weight_decay
-from mt_cli.training.state import Speed
+from mt_cli.training.schedule import Plan, Speed, all_phases, learning_rate, phase, weight_decay
 
 SCHEDULES = ["inverse_sqrt", "noam", "cosine", "linear", "constant"]
 PEAK, WARMUP, STEPS = 2e-3, 40, 400
@@ -70,10 +69,9 @@ def test_all_phases_are_those_that_occur(both_directions, r_drop, max_steps):
     assert set(phases) == {phase(step, training) for step in range(max_steps)} and len(set(phases)) == len(phases)
 
 
-def plan_for(training: TrainingConfig, step: int, seconds_left: float, speed: Speed) -> Plan:
+def plan_for(training: TrainingConfig, step: int, seconds: float, speed: Speed) -> Plan:
     """As the training loop asks for it."""
-    seconds = speed.step_seconds(step), speed.mean_validation_seconds
-    return plan_steps(training, 512, step, False, seconds_left, *seconds, speed.plan)
+    return speed.plan_steps(training, 512, step, False, seconds)
 
 
 @pytest.mark.parametrize("n_minutes", [1, 100])
@@ -147,7 +145,9 @@ def test_the_time_left_counts_each_step_by_its_kind_and_each_validation(step, r_
     seconds = {1: 1.0, 2: 1.8}
     expected = sum(seconds[phase(done, training).n_passes] for done in range(step, 100))
     expected += 30 * sum(done % every == 0 or done == 100 for done in range(step + 1, 101))
-    assert seconds_left(training, step, (1.0, 1.8), 30) == pytest.approx(expected)
+    one_pass = 1.0 * max(1, step - 1)  # of all steps so far but one
+    speed = Speed(one_pass + 1.8, two_pass_seconds=1.8, n_two_pass_steps=1, validation_seconds=60, n_validations=2)
+    assert speed.seconds_left(training, step) == pytest.approx(expected)
 
 
 def curve(*validations: tuple[int, float], loss: float = 2.0) -> list[Point]:

@@ -15,7 +15,7 @@ from mt_cli.run.run_dir import RunDir
 from mt_cli.training.memory import advise_when_out_of_memory, smaller_batches
 from mt_cli.training.metrics_log import LOG_EVERY_STEPS, MetricsLog, format_duration
 from mt_cli.training.ranks import ALONE, Ranks
-from mt_cli.training.schedule import learning_rate, phase, plan_steps, weight_decay
+from mt_cli.training.schedule import learning_rate, phase, weight_decay
 from mt_cli.training.state import Checkpoints, PreparedData, TrainingState
 from mt_cli.training.update import Update, Updates
 from mt_cli.training.validation import Validation, validate
@@ -54,7 +54,6 @@ class Trainer:
             contextlib.closing(Updates(state, self.data.train, self.ranks)) as updates,
             fast_float32_products(state.model.device),
             self.metrics.progress_bar(),
-            contextlib.closing(self.metrics),
         ):
             if not updates.is_fused:
                 log.info("training with loss_of_logits (objective.py): fused_loss.py, the faster one, differs from it")
@@ -159,13 +158,10 @@ class Trainer:
 
     def _plan_rest(self) -> None:
         """Plans what is left of the minutes by the first process's speed so far, which gets more exact towards the end."""
-        config, speed, minutes = self.state.config, self.state.speed, self.state.settings.minutes or 0
-        step = self.state.progress.step
-        seconds_left = 60 * minutes - (time.monotonic() - self.checkpoints.started)
-        seconds = seconds_left, speed.step_seconds(step), speed.mean_validation_seconds
-        is_validated = 0 < self.state.progress.last_validation_step == step
-        previous = speed.plan if minutes == speed.planned_minutes else None
-        plan = plan_steps(config.training, config.model.d_model, step, is_validated, *seconds, previous)
+        config, speed, p = self.state.config, self.state.speed, self.state.progress
+        minutes, is_validated = self.state.settings.minutes or 0, 0 < p.last_validation_step == p.step
+        seconds = 60 * minutes - (time.monotonic() - self.checkpoints.started)
+        plan = speed.plan_steps(config.training, config.model.d_model, p.step, is_validated, seconds)
         plan = self.ranks.shared(plan)
         if minutes != speed.planned_minutes:
             duration = format_duration(60 * minutes)

@@ -13,7 +13,6 @@ from tqdm import tqdm
 
 from mt_cli.evaluation.baselines import Judgement
 from mt_cli.run.run_dir import RunDir
-from mt_cli.training.schedule import seconds_left
 from mt_cli.training.state import TrainingState
 from mt_cli.training.update import Update
 from mt_cli.training.validation import Validation
@@ -40,9 +39,8 @@ class MetricsLog:
 
     def progress_bar(self) -> tqdm:
         """Of all steps; silent where there is no terminal."""
-        total, step = self._state.settings.max_steps, self._state.progress.step
-        is_hidden = None if self._is_writing else True
-        self._bar = tqdm(total=total, initial=step, disable=is_hidden, ncols=80, bar_format=_BAR)
+        total, step, is_hidden = self._state.settings.max_steps, self._state.progress.step, not self._is_writing
+        self._bar = tqdm(total=total, initial=step, disable=is_hidden or None, ncols=80, bar_format=_BAR)
         return self._bar
 
     def note_update(self, update: Update) -> None:
@@ -82,9 +80,8 @@ class MetricsLog:
 
     @property
     def _time_left(self) -> str:
-        step, speed = self._state.progress.step, self._state.speed
-        seconds = speed.step_seconds(step), speed.mean_validation_seconds
-        return format_duration(seconds_left(self._state.settings, step, *seconds))
+        state = self._state
+        return format_duration(state.speed.seconds_left(state.settings, state.progress.step))
 
     def _append(self, figures: dict[str, Any], **timing: float) -> None:
         if not self._is_writing:
@@ -107,10 +104,6 @@ class MetricsLog:
                     self._events.add_scalar(name, figure, one.get("step"))
         self._events.flush()
 
-    def close(self) -> None:
-        if self._events is not None:
-            self._events.close()
-
 
 def format_duration(seconds: float) -> str:
     """`40 s`, `38 min` or `2.5 h`."""
@@ -118,8 +111,6 @@ def format_duration(seconds: float) -> str:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"
 
-
-# What it came to ------------------------------------------------------------------------------------------------------
 
 LEVELS = (  # from this chrF on
     (65, "most sentences are right"),

@@ -1,4 +1,4 @@
-"""What a training step does, and how many fit into a given time: pure functions of step and settings."""
+"""What a training step does, by step and settings; and how fast steps are, and how many fit into a given time."""
 
 import math
 from bisect import bisect_right
@@ -11,6 +11,10 @@ from mt_cli.config import TrainingConfig
 
 _MAX_STEPS = 100_000_000
 _EPOCHS_REMEMBERED = 2
+_SLOWDOWN = 1.9  # of a step with two forward passes, until it has been measured
+STRICT = ConfigDict(strict=True, extra="forbid")
+Count = Annotated[int, Field(ge=0, le=10**12)]
+Seconds = Annotated[float, Field(ge=0, le=1e10)]
 
 
 def learning_rate(step: int, training: TrainingConfig, d_model: int) -> float:
@@ -71,7 +75,7 @@ def all_phases(training: TrainingConfig) -> list[Phase]:
     return list(dict.fromkeys(phase(step, training) for step in (0, 1, training.max_steps - 1)))
 
 
-@dataclass(config=ConfigDict(strict=True, extra="forbid"), frozen=True)
+@dataclass(config=STRICT, frozen=True)
 class Plan:
     """The keys of `training` that follow from a given time."""
 
@@ -82,44 +86,59 @@ class Plan:
     schedule: Literal["linear", "cosine"]
 
 
-def plan_steps(
-    training: TrainingConfig,
-    d_model: int,
-    step: int,
-    is_validated: bool,
-    seconds: float,
-    step_seconds: tuple[float, float],
-    validation_seconds: float,
-    previous: Plan | None = None,
-) -> Plan:
-    """The plan after `step` updates for the `seconds` that are left, so that training ends in time with a learning rate of
-    zero. `step_seconds`: with one forward pass and with two.
+@dataclass(config=STRICT)
+class Speed:
+    """How fast a training has been. The rest of a training for a given time is planned by it."""
 
-    A tenth of the steps at most warm up, and there are four validations at least; both stay as the first plan for these
-    minutes (`previous`) set them, or the next validation would move whenever the plan does.
-    """
-    validate_every = previous.validate_every_steps if previous else training.validate_every_steps
+    training_seconds: Seconds = 0.0
+    two_pass_seconds: Seconds = 0.0  # of these: of the steps with two forward passes (R-Drop)
+    n_two_pass_steps: Count = 0
+    validation_seconds: Seconds = 0.0
+    n_validations: Count = 0
+    plan: Plan | None = None  # for `planned_minutes`
+    planned_minutes: Annotated[float, Field(ge=0, le=1e6)] = 0.0
 
-    def seconds_to(max_steps: int) -> float:
-        keys = {"max_steps": max_steps, "validate_every_steps": validate_every}
-        return seconds_left(training.model_copy(update=keys), step, step_seconds, validation_seconds)
+    def note_step(self, seconds: float, n_passes: int) -> None:
+        self.training_seconds += seconds
+        if n_passes == 2:
+            self.two_pass_seconds += seconds
+            self.n_two_pass_steps += 1
 
-    n_more = bisect_right(range(step + 1, _MAX_STEPS + 1), seconds, key=seconds_to)
-    max_steps = step + (n_more if is_validated and seconds <= 0 else max(1, n_more))
-    return Plan(
-        max_steps=max_steps,
-        warmup_steps=previous.warmup_steps if previous else min(training.warmup_steps, max_steps // 10),
-        validate_every_steps=previous.validate_every_steps if previous else min(validate_every, max(1, max_steps // 4)),
-        learning_rate=peak_learning_rate(training, d_model),
-        schedule="cosine" if training.schedule == "cosine" else "linear",
-    )
+    def note_validation(self, seconds: float) -> None:
+        self.validation_seconds += seconds
+        self.n_validations += 1
 
+    def seconds_left(self, training: TrainingConfig, step: int) -> float:
+        """How long the steps after `step` and their validations take."""
+        one_pass = (self.training_seconds - self.two_pass_seconds) / max(1, step - self.n_two_pass_steps)
+        two_pass = self.two_pass_seconds / self.n_two_pass_steps if self.n_two_pass_steps else _SLOWDOWN * one_pass
+        n_steps, every = training.max_steps, training.validate_every_steps
+        first_two_pass = int(training.both_directions * n_steps) if training.r_drop else n_steps
+        n_two_pass = max(0, n_steps - max(step, first_two_pass))
+        n_one_pass = max(0, n_steps - step - n_two_pass)
+        n_validations = (
+            -(-n_steps // every) - step // every if step < n_steps else 0
+        )  # the last one follows the last step
+        validation = self.validation_seconds / max(1, self.n_validations)
+        return n_one_pass * one_pass + n_two_pass * two_pass + n_validations * validation
 
-def seconds_left(training: TrainingConfig, step: int, step_seconds: tuple[float, float], validation: float) -> float:
-    """How long the steps after `step` and their validations take. `step_seconds` as in `plan_steps`; `validation`: of one."""
-    n_steps, every, (one_pass, two_pass) = training.max_steps, training.validate_every_steps, step_seconds
-    first_two_pass = int(training.both_directions * n_steps) if training.r_drop else n_steps
-    n_two_pass = max(0, n_steps - max(step, first_two_pass))
-    n_one_pass = max(0, n_steps - step - n_two_pass)
-    n_validations = -(-n_steps // every) - step // every if step < n_steps else 0  # the last one follows the last step
-    return n_one_pass * one_pass + n_two_pass * two_pass + n_validations * validation
+    def plan_steps(self, training: TrainingConfig, d_model: int, step: int, is_validated: bool, seconds: float) -> Plan:
+        """The plan after `step` updates for the `seconds` that are left, so that training ends in time with a learning rate
+        of zero. A tenth of the steps at most warm up, and there are four validations at least; both stay as the first plan
+        for these minutes set them, or the next validation would move whenever the plan does."""
+        previous = self.plan if self.planned_minutes == (training.minutes or 0) else None
+        validate_every = previous.validate_every_steps if previous else training.validate_every_steps
+
+        def seconds_to(max_steps: int) -> float:
+            keys = {"max_steps": max_steps, "validate_every_steps": validate_every}
+            return self.seconds_left(training.model_copy(update=keys), step)
+
+        n_more = bisect_right(range(step + 1, _MAX_STEPS + 1), seconds, key=seconds_to)
+        max_steps = step + (n_more if is_validated and seconds <= 0 else max(1, n_more))
+        return Plan(
+            max_steps=max_steps,
+            warmup_steps=previous.warmup_steps if previous else min(training.warmup_steps, max_steps // 10),
+            validate_every_steps=validate_every if previous else min(validate_every, max(1, max_steps // 4)),
+            learning_rate=peak_learning_rate(training, d_model),
+            schedule="cosine" if training.schedule == "cosine" else "linear",
+        )

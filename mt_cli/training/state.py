@@ -10,7 +10,7 @@ from dataclasses import dataclass as plain_dataclass
 from typing import Annotated
 
 import torch
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 from pydantic.dataclasses import dataclass
 
 from mt_cli.config import Config, DataConfig, TrainingConfig
@@ -18,26 +18,22 @@ from mt_cli.data.corpus import SentencePair
 from mt_cli.data.dataset import Mixture
 from mt_cli.data.reading import CorpusProfile
 from mt_cli.data.tokenizer import Tokenizer
-from mt_cli.errors import CheckpointError, RunDirError, is_device_failure, is_out_of_memory
+from mt_cli.errors import CheckpointError, RunDirError, is_of_machine
 from mt_cli.model.transformer import Transformer
 from mt_cli.run import checkpoint
 from mt_cli.run.run_dir import RunDir
 from mt_cli.training.optimizer import Optimizer
 from mt_cli.training.ranks import ALONE, Ranks
-from mt_cli.training.schedule import Plan
+from mt_cli.training.schedule import STRICT, Count, Plan, Seconds, Speed
 
 log = logging.getLogger(__name__)
 
 N_KEPT = 2  # newest checkpoints, beside the best one
-_STRICT = ConfigDict(strict=True, extra="forbid")
-Count = Annotated[int, Field(ge=0, le=10**12)]
 Step = Annotated[int, Field(ge=0, le=100_000_000)]
-Seconds = Annotated[float, Field(ge=0, le=1e10)]
 Score = Annotated[float, Field(lt=math.inf)]  # -inf: none yet
 
 FAR_ABOVE = 1.0  # nats above the lowest loss, where it may not stay; with configs/ it varies by a quarter of that
 _CLEARLY_BELOW = 0.5  # nats
-_SLOWDOWN = 1.9  # of a step with two forward passes, until it has been measured
 
 
 @plain_dataclass
@@ -59,7 +55,7 @@ class PreparedData:
     sha256: str  # of all that the training depends on
 
 
-@dataclass(config=_STRICT)
+@dataclass(config=STRICT)
 class Progress:
     """How far a training has come. Dropout and the order of the batches follow from it."""
 
@@ -112,39 +108,6 @@ class Progress:
             self.best_score, self.best_loss = score, loss
             self.best_step, self.previous_best_step = self.step, self.best_step
         return best
-
-
-@dataclass(config=_STRICT)
-class Speed:
-    """How fast a training has been. The rest of a training for a given time is planned by it."""
-
-    training_seconds: Seconds = 0.0
-    two_pass_seconds: Seconds = 0.0  # of these: of the steps with two forward passes (R-Drop)
-    n_two_pass_steps: Count = 0
-    validation_seconds: Seconds = 0.0
-    n_validations: Count = 0
-    plan: Plan | None = None  # for `planned_minutes`
-    planned_minutes: Annotated[float, Field(ge=0, le=1e6)] = 0.0
-
-    def note_step(self, seconds: float, n_passes: int) -> None:
-        self.training_seconds += seconds
-        if n_passes == 2:
-            self.two_pass_seconds += seconds
-            self.n_two_pass_steps += 1
-
-    def note_validation(self, seconds: float) -> None:
-        self.validation_seconds += seconds
-        self.n_validations += 1
-
-    @property
-    def mean_validation_seconds(self) -> float:
-        return self.validation_seconds / max(1, self.n_validations)
-
-    def step_seconds(self, n_steps: int) -> tuple[float, float]:
-        """Seconds of a step with one forward pass and of one with two, after `n_steps` of both kinds."""
-        one_pass = (self.training_seconds - self.two_pass_seconds) / max(1, n_steps - self.n_two_pass_steps)
-        two_pass = self.two_pass_seconds / self.n_two_pass_steps if self.n_two_pass_steps else _SLOWDOWN * one_pass
-        return one_pass, two_pass
 
 
 @plain_dataclass
@@ -306,11 +269,8 @@ class Checkpoints:
             for damage in self.run.logs.rewind(content["logs"]) if self._ranks.is_first else ():
                 log.warning(f"{damage}, and goes on as it is; restore it from a copy")
         except (KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError) as error:
-            if is_out_of_memory(error) or is_device_failure(error):
-                raise  # the checkpoint is not to blame
-            if isinstance(error, ValidationError):  # whose text has the values: a stranger's can take gigabytes
-                first = error.errors(include_input=False, include_url=False, include_context=False)[0]
-                reason = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-            else:
-                reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
-            raise CheckpointError(f"{file}: not a training's checkpoint ({reason[:120]})") from None
+            if is_of_machine(error):
+                raise
+            # The text of a ValidationError has the values: a stranger's can take gigabytes.
+            found = error.title if isinstance(error, ValidationError) else " ".join(str(error).split())[:100]
+            raise CheckpointError(f"{file}: not a training's checkpoint ({type(error).__name__}: {found})") from None

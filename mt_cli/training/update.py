@@ -120,15 +120,13 @@ class Updates:
             seed_dropout(state.settings.seed, state.progress.step, number)
             return self._summed_gradients(make(), portion.phase.n_passes)
 
-        if self.n_threads > 1:
-            torch.set_num_threads(self._n_cores // self.n_threads)  # MKL has one number for all threads of the process
+        torch.set_num_threads(self._n_cores // self.n_threads)  # MKL has one number for all threads of the process
         try:
             for loss, gradients in (map if self.n_threads == 1 else self._pool.map)(compute, portion.parts):
                 state.optimizer.add(gradients)
                 losses.append(loss.clone())
         finally:
-            if self.n_threads > 1:
-                torch.set_num_threads(self._n_cores)
+            torch.set_num_threads(self._n_cores)
         grad_norm = state.optimizer.average_and_clip(portion.n_tokens, self._ranks)
         return Update(state.progress.step + 1, portion, losses, grad_norm)
 

@@ -106,9 +106,6 @@ def validate(state: TrainingState, data: PreparedData, check: Callable[[int], No
     return Validation(weights, by_pair, figures)
 
 
-# The search ------------------------------------------------------------------------------------------------------------
-
-
 class Tried(NamedTuple):
     options: dict[str, Any]
     score: float  # chrF1, mean of the language pairs

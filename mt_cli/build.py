@@ -44,9 +44,6 @@ log = logging.getLogger(__name__)
 _WITHOUT_RECIPE = ("data.", "training.device", "training.n_samples", "training.report", "training.tensorboard")
 
 
-# The chain -----------------------------------------------------------------------------------------------------------
-
-
 def prepare(config: Config, run: RunDir, n_processes: int = 1) -> PreparedData:
     """Makes what the run has not got yet, from the files of the config to ids. Raises DataError and RunDirError."""
     for data in config.data.directions:
@@ -295,9 +292,6 @@ def prepared_trainer(
     trainer = Trainer(state, data, checkpoints, signals, ranks, on_validation)
     trainer.extend()
     return trainer
-
-
-# What is logged ------------------------------------------------------------------------------------------------------
 
 
 def _announce(trainer: Trainer, run: RunDir) -> None:

@@ -142,7 +142,8 @@ def memory_limited(device: torch.device) -> Iterator[None]:
         return
     import resource
 
-    taken, (soft, hard) = _taken_memory(), resource.getrlimit(resource.RLIMIT_AS)
+    taken = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     limits = [limit - taken for limit in (soft, hard) if limit != resource.RLIM_INFINITY]
     limit = taken + max(32 << 20, min([available, *limits]))  # the least is for the stacks of a few threads
     resource.setrlimit(resource.RLIMIT_AS, (limit if soft == resource.RLIM_INFINITY else min(limit, soft), hard))
@@ -150,7 +151,3 @@ def memory_limited(device: torch.device) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
-
-
-def _taken_memory() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")

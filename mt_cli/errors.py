@@ -78,6 +78,11 @@ def is_device_failure(error: BaseException) -> bool:
     return type(error).__name__ == "AcceleratorError"  # torch's
 
 
+def is_of_machine(error: BaseException) -> bool:
+    """Whether memory or the GPU has failed: no file is to blame."""
+    return is_out_of_memory(error) or is_device_failure(error)
+
+
 def as_typed(*words: object) -> str:
     """Words of a command as the system's shell wants them, with quotes where it needs them."""
     texts = [str(word) for word in words]

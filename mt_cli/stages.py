@@ -69,8 +69,6 @@ class PairText:
         self.reports = defaultdict[str, CorpusReport](CorpusReport)  # by set, of what was read
         self._problems, self._stack = dict[str, None](), stack  # each problem once
 
-    # What a stage makes, and how it changes the text
-
     def product(self, stage: str, settings: Mapping[str, Any], make: Callable[[], Made]) -> None:
         """Makes a product once, of the files and of all that the stages before it have made. All later ones depend on it."""
         inputs = {**self.inputs, **self.of_runs, **self.made}
@@ -83,8 +81,6 @@ class PairText:
 
     def changed(self, pairs: Iterable[SentencePair]) -> Iterator[SentencePair]:
         yield from reduce(lambda text, change: change(text), self._changes, pairs)
-
-    # Reading
 
     @property
     def reading(self) -> dict[str, Any]:
@@ -133,8 +129,7 @@ class PairText:
         """The dev and test sets that are named. All that is trained on passes them."""
         found = dict[str, HeldOut]()
         for one in self.text.named:
-            pairs = one.read(self.reports[one.name])
-            found[one.name] = HeldOut(one.name, list(_readable(pairs, self._problems)))
+            found[one.name] = HeldOut(one.name, list(_readable(self._read(one), self._problems)))
         return found
 
     @cached_property
@@ -188,9 +183,6 @@ def _readable(pairs: Iterable[SentencePair], problems: dict[str, None]) -> Itera
         yield from pairs
     except DataError as error:
         problems[str(error)] = None
-
-
-# Before there is a tokenizer -----------------------------------------------------------------------------------------
 
 
 def check(pair: PairText) -> None:
@@ -283,7 +275,10 @@ def _hold_out(pair: PairText) -> Made:
     rows = (row.encode("utf-8", "backslashreplace") for row in pair.text.table(left_out()))  # a path need not be UTF-8
     write_atomically(files[0], methodcaller("writelines", rows))
     if sets:
-        files += pair.files.save_held_out(sets)
+        for name, pairs in sets.items():
+            for side, file in enumerate(map(Path, pair.files.files_of("held_out", name))):
+                write_text(file, "".join(f"{one[side]}\n" for one in pairs))
+                files.append(file)
         sizes = " and ".join(f"{len(pairs):,} as {name} set" for name, pairs in sets.items())
         n_similar = len(found.left_out) if found.held_out else 0
         similar = f"; {n_similar:,} more are not trained on, since they resemble these" if n_similar else ""
@@ -299,9 +294,6 @@ def log_findings(pair: PairText) -> None:
         log.log(logging.WARNING if severity == "fatal" else logging.INFO, f"found in{pair.suffix} {line}")
     if lines:
         log.info("  (mt check says more of what was found, and what to do)")
-
-
-# With the tokenizer --------------------------------------------------------------------------------------------------
 
 
 def ids(pair: PairText, tokenizer: Tokenizer) -> Mixture:

@@ -48,9 +48,6 @@ _SEARCHES: dict[str, dict[str, Any]] = {
 _BLOCK = TypeAdapter(tuple[str, list[str], float])  # hash, translations, the seconds that they took
 
 
-# The reverse model ---------------------------------------------------------------------------------------------------
-
-
 def back_share(text: Monolingual) -> float:
     """When the reverse model is trained, as a share of the minutes: half, where it is trained on back-translations itself."""
     return 1 / 2 if text.src else 1 / 3
@@ -128,9 +125,6 @@ def _exchanged_columns(columns: str | None, sets: list[list[str]]) -> str | None
     return "".join(f"{tgt + 1},{src + 1}" for src, tgt in found) or None
 
 
-# Which lines and pairs are of use ------------------------------------------------------------------------------------
-
-
 class Selection:
     """Chooses lines of monolingual text, and then pairs of a line and its translation. Counts what it leaves out."""
 
@@ -196,9 +190,6 @@ class Selection:
                 self.left_out[f"translated badly ({faults[0].replace('_', ' ')})"] += 1
             else:
                 yield src, tgt
-
-
-# The stages ----------------------------------------------------------------------------------------------------------
 
 
 class BackTranslation:

@@ -32,9 +32,6 @@ _TAKES_ITS_PLACE = 0.5  # of the parent's pairs: so large a text is the parent's
 _N_REHEARSED = 20_000  # pairs at most, or as many as an epoch needs
 
 
-# Which run -----------------------------------------------------------------------------------------------------------
-
-
 def parent_of(config: Config) -> RunDir | None:
     """Raises RunDirError when it is not there."""
     return RunDir.existing(Path(config.training.init_from)) if config.training.init_from else None
@@ -59,9 +56,6 @@ def inputs_of_runs(run: RunDir, **others: RunDir | None) -> dict[str, str | None
     if run.steps():
         return dict.fromkeys(others)
     return {name: sha256_of_best(other) for name, other in others.items() if other is not None}
-
-
-# Tokenizer, network and weights --------------------------------------------------------------------------------------
 
 
 def like_parent(config: Config, parent: RunDir) -> Config:
@@ -137,9 +131,6 @@ def spelling_ids(old: Tokenizer, new: Tokenizer, is_src: bool) -> list[list[int]
             ids = ids[1:]  # a piece within a word has no space before it
         found.append(ids or list(every))  # the rules of an imported tokenizer may delete all of a piece
     return found
-
-
-# The sets and the text -----------------------------------------------------------------------------------------------
 
 
 def same_pair(other: RunDir | None, config: Config) -> PairFiles | None:

@@ -82,9 +82,6 @@ def edited(text: str, edits: list[Edit]) -> str:
     return text
 
 
-# Annotations ---------------------------------------------------------------------------------------------------------
-
-
 def annotated(pairs: Sequence[SentencePair], words: Glossary) -> Iterator[SentencePair]:
     """The pairs with translations behind some words of their source, as a glossary adds them (decoding/terms.py); those
     without words that are known to translate each other, by the alignment of the pairs or by `words`, are left out.

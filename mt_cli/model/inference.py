@@ -72,9 +72,6 @@ class InferenceModel:
         return self._project(self._decoder_norm(x))
 
 
-# The decoder's state -------------------------------------------------------------------------------------------------
-
-
 @dataclass
 class DecoderState:
     """A translation in progress of B sentences with W partial hypotheses each. When a beam reorders these, keys and values
@@ -227,9 +224,6 @@ class RecordedLayer(LayerState):
         return self.key, self.value
 
 
-# The sublayers -------------------------------------------------------------------------------------------------------
-
-
 class _Branch:
     """A residual branch, without dropout: norm(x + f(x)), or x + f(norm(x)) with pre-norm."""
 
@@ -316,9 +310,6 @@ class _CrossAttention(_Attention):
         """x (B*W,D) -> (B*W,D): each token attends to the source."""
         query = self.apply_positions(self.w_q(self.before(x)).unsqueeze(1), state.n_tokens)
         return self.finish(x, query, layer.memory_key, layer.memory_value, state.memory_mask, state.n_tokens)
-
-
-# Linear layers -------------------------------------------------------------------------------------------------------
 
 
 class Linear:

@@ -54,19 +54,12 @@ class Transformer(nn.Module):
         d_model = config.d_model
         self.positions = positions_of(config)
         scale = math.sqrt(d_model) if config.embedding_scale == "embedding" else 1.0
-
-        def embeddings(vocab_size: int) -> Embeddings:
-            return Embeddings(
-                vocab_size,
-                d_model,
-                pad_id,
-                self.positions,
-                scale=scale,
-                dropout=dropout_rate(config.embedding_dropout, config.dropout),
-                norm=layer_norm(config) if config.embedding_norm else None,
-            )
-
-        self.src_embeddings, self.tgt_embeddings = embeddings(src_vocab_size), embeddings(tgt_vocab_size)
+        dropout = dropout_rate(config.embedding_dropout, config.dropout)
+        norms = [layer_norm(config) if config.embedding_norm else None for _ in range(2)]
+        self.src_embeddings, self.tgt_embeddings = (
+            Embeddings(vocab_size, d_model, pad_id, self.positions, scale, dropout, norm)
+            for vocab_size, norm in zip((src_vocab_size, tgt_vocab_size), norms, strict=True)
+        )
         encoder = (EncoderLayer(config, self.positions) for _ in range(config.n_encoder_layers))
         decoder = (DecoderLayer(config, self.positions) for _ in range(config.n_decoder_layers))
         self.encoder_layers, self.decoder_layers = nn.ModuleList(encoder), nn.ModuleList(decoder)

@@ -22,14 +22,7 @@ from mt_cli.config import Config, differing_keys
 from mt_cli.data.reading import CorpusProfile
 from mt_cli.data.tokenizer import PAD_ID, Tokenizer
 from mt_cli.device import available_memory
-from mt_cli.errors import (
-    CheckpointError,
-    RunDirError,
-    TrainingError,
-    is_device_failure,
-    is_out_of_memory,
-    missing_extra,
-)
+from mt_cli.errors import CheckpointError, RunDirError, TrainingError, is_of_machine, missing_extra
 from mt_cli.files import cannot_write, refuse_special_file, write_atomically
 from mt_cli.model.transformer import Transformer
 from mt_cli.run.run_dir import Direction, RunDir
@@ -43,7 +36,7 @@ def save_checkpoint(file: Path, content: dict[str, Any]) -> None:
     try:
         write_atomically(file, lambda handle: torch.save({"format": FORMAT, **content}, handle))
     except RuntimeError as error:  # torch reports a full disk as an unexpected position in its file
-        if is_out_of_memory(error) or is_device_failure(error):
+        if is_of_machine(error):
             raise
         raise cannot_write(file, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))) from None
 

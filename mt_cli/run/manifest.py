@@ -139,8 +139,6 @@ class Manifest:
             sync_folder(folder)
         return own.model_copy(update={"files": files, "facts": json.loads(json.dumps(dict(facts)))})
 
-    # For readers
-
     def read(self, product: str, file: Path, max_bytes: int = 1 << 26) -> bytes:
         """The content of a file of a product. Raises RunDirError where it is missing or not what was made."""
         known, name = self.products.get(product), file.relative_to(self.folder).as_posix()

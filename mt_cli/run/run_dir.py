@@ -8,7 +8,7 @@ import io
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -104,13 +104,9 @@ class RunDir:
 
     def refuse_links(self) -> None:
         """Raises RunDirError where a link would lead writing out of the run directory, or a pipe would block it."""
-        folders = ("checkpoints", "cache", "tensorboard", "held_out", "back", "rehearsal", "synthetic")
-        files = (".lock", ".owner", self.metrics_file.name, self.timing_file.name)
-        for path in (self.path / name for name in (*files, *folders)):
-            if path.is_symlink():
-                kind = "folder" if path.name in folders else "file"
-                raise RunDirError(f"{path}: is a symbolic link, expected a {kind}; delete it")
-            if path.name in files:
+        for path in self.path.iterdir() if self.path.is_dir() else ():
+            refuse_outside(self.path, path)
+            if not path.is_dir():
                 refuse_special_file(path)
 
     @property
@@ -209,15 +205,6 @@ class PairFiles:
         if self.is_exchanged:
             return {name: [pair._replace(src=pair.tgt, tgt=pair.src) for pair in own] for name, own in sets.items()}
         return sets
-
-    def save_held_out(self, sets: Mapping[str, Sequence[SentencePair]]) -> list[Path]:
-        make_folder(self.held_out)
-        saved = []
-        for name, pairs in sets.items():
-            for side, file in enumerate(map(Path, self.files_of("held_out", name))):
-                write_text(file, "".join(f"{pair[side]}\n" for pair in pairs))
-                saved.append(file)
-        return saved
 
     def training_data(self) -> DataConfig:
         """The section, with what the run has made for itself as the last corpora: synthetic pairs, text of its parent.
@@ -343,9 +330,6 @@ def describe_directions(directions: list[Direction]) -> str:
     """`en to de, en to fr and de to en`."""
     *most, last = (f"{one.data.src_lang} to {one.data.tgt_lang}" for one in directions)
     return f"{', '.join(most)} and {last}" if most else last
-
-
-# Its lock -------------------------------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager

@@ -38,6 +38,7 @@ from mt_cli.training.state import PreparedPair
 log = logging.getLogger(__name__)
 
 Change = Callable[[Iterable[SentencePair]], Iterable[SentencePair]]
+Encode = Callable[[], Iterator[TokenPair]]
 _MOST_CHECKED = 500_000  # pairs: the first start of a large corpus shall not wait long; `mt check` looks at all
 _SPLIT_SEED = 1  # not the training's: runs of several seeds are scored on one text
 _MOST_REPEATED = 10.0  # times that an epoch has an entry of a list of words
@@ -334,31 +335,26 @@ def ids(pair: PairText, tokenizer: Tokenizer) -> Mixture:
     n_text = Mixture(parts).n_pairs
     for name, share, change in (("varied", data.variation, varies), ("terms", data.terms, with_terms)):
         make = partial(made_of_text, change)
-        if share and len(made := _ids(pair, name, tokenizer, pair.inputs, {}, make)):
+        if share and len(made := _ids(pair, name, tokenizer, make)):
             weight = min(1.0, share / (1 - data.variation - data.terms) * n_text / len(made))
             part = replace(made, weight=weight, last_weight=last * weight, name="variations")
             parts.append(replace(part, src_tags=tags, is_synthetic=True))
     return Mixture(parts)
 
 
-def _ids(
-    pair: PairText,
-    name: str,
-    tokenizer: Tokenizer,
-    inputs: Mapping[str, str | None],
-    settings: Mapping[str, Any],
-    encoded: Callable[[], Iterator[TokenPair]],
-) -> TokenDataset:
+def _ids(pair: PairText, name: str, tokenizer: Tokenizer, encode: Encode, one: TextSet | None = None) -> TokenDataset:
+    """Of one set, or of all of the text."""
     folder = pair.files.cache / name
 
     def make() -> Made:
         try:
-            TokenDataset.build(folder, encoded(), tokenizer.vocab_sizes)
+            TokenDataset.build(folder, encode(), tokenizer.vocab_sizes)
         except OSError as error:
             raise cannot_write(folder, error) from None
         return Made([folder / file for file in FILES])
 
-    inputs = {**inputs, "tokenizer": tokenizer.sha256, **pair.made}
+    of_text, settings = (pair.inputs, {}) if one is None else ({"text": one.sha256}, one.reading)
+    inputs = {**of_text, "tokenizer": tokenizer.sha256, **pair.made}
     settings = {**settings, "max_length": pair.data.max_length}
     pair.run.manifest.product(f"ids {name}{pair.suffix}", inputs, settings, make)
     return TokenDataset.mapped(folder, tokenizer.vocab_sizes)
@@ -390,7 +386,7 @@ def _dataset(pair: PairText, one: TextSet, tokenizer: Tokenizer) -> TokenDataset
             use = "validate" if one.name == "dev" else "train"
             raise DataError(f"{one.files[0]}: no pair is left to {use} on; see data.max_length and the counts above")
 
-    return _ids(pair, one.name, tokenizer, {"text": one.sha256}, one.reading, encoded)
+    return _ids(pair, one.name, tokenizer, encoded, one)
 
 
 def describe(pair: PairText, mixture: Mixture, tokenizer: Tokenizer) -> PreparedPair:

@@ -118,10 +118,8 @@ def _exchanged_columns(columns: str | None, sets: list[list[str]]) -> str | None
 
     found = {find_layout(Path(files[0])).columns for files in sets if len(files) == 1 and not is_memory(files[0])}
     if len(found) > 1:
-        raise ConfigError(
-            "data.monolingual: source and target stand in different columns of the tables; set data.columns to names that"
-            " all of them have"
-        )
+        what = "source and target stand in different columns of the tables"
+        raise ConfigError(f"data.monolingual: {what}; set data.columns to names that all of them have")
     return "".join(f"{tgt + 1},{src + 1}" for src, tgt in found) or None
 
 

@@ -163,17 +163,9 @@ def attend_packed(query: Tensor, key: Tensor, value: Tensor, mask: PackedMask, t
     from torch.nn.attention.varlen import varlen_attn
 
     query, key, value = (x.squeeze(0).transpose(0, 1) for x in (query, key, value))  # (T or S,H,K) each
-    output = varlen_attn(
-        query,
-        key,
-        value,
-        mask.queries.starts,
-        mask.keys.starts,
-        mask.queries.longest,
-        mask.keys.longest,
-        scale=1 / temperature,
-        window_size=(-1, 0 if mask.is_causal else -1),
-    )
+    sentences = mask.queries.starts, mask.keys.starts, mask.queries.longest, mask.keys.longest
+    window = -1, 0 if mask.is_causal else -1
+    output = varlen_attn(query, key, value, *sentences, scale=1 / temperature, window_size=window)
     assert isinstance(output, Tensor)
     return output.transpose(0, 1).unsqueeze(0)
 

@@ -101,23 +101,14 @@ class Layer(nn.Module):
         feed_forward = FeedForward if config.feed_forward == "linear" else Conv1dFeedForward
         self.self_attention = self._attention(positions if positions and positions.in_self_attention else None)
         self.self_attention_norm = self._add_norm()
-        self.feed_forward = feed_forward(
-            config.d_model, config.ffn_dim, dropout_rate(config.ffn_dropout, config.dropout), config.activation
-        )
+        dropout = dropout_rate(config.ffn_dropout, config.dropout)
+        self.feed_forward = feed_forward(config.d_model, config.ffn_dim, dropout, config.activation)
         self.feed_forward_norm = self._add_norm()
 
     def _attention(self, positions: Positions | None) -> MultiHeadAttention:
-        c = self._config
-        return MultiHeadAttention(
-            c.d_model,
-            c.n_heads,
-            c.head_dim,
-            c.value_dim,
-            bias=c.attention_bias,
-            temperature=c.attention_temperature,
-            dropout=dropout_rate(c.attention_dropout, c.dropout),
-            positions=positions,
-        )
+        c, dropout = self._config, dropout_rate(self._config.attention_dropout, self._config.dropout)
+        sizes = c.d_model, c.n_heads, c.head_dim, c.value_dim
+        return MultiHeadAttention(*sizes, c.attention_bias, c.attention_temperature, dropout, positions)
 
     def _add_norm(self) -> AddNorm:
         return AddNorm(layer_norm(self._config), self._config.norm, self._config.dropout)

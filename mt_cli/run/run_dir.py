@@ -23,7 +23,15 @@ from mt_cli.data.reading import CorpusProfile
 from mt_cli.data.spelling import Spelling, Spellings, respelled
 from mt_cli.data.tokenizer import Tokenizer, tag_of
 from mt_cli.errors import CheckpointError, RunDirError, UsageError, as_typed
-from mt_cli.files import make_folder, open_inside, refuse_outside, refuse_special_file, write_bytes, write_text
+from mt_cli.files import (
+    make_folder,
+    open_inside,
+    read_inside,
+    refuse_outside,
+    refuse_special_file,
+    write_bytes,
+    write_text,
+)
 from mt_cli.run.manifest import Made, Manifest
 
 if TYPE_CHECKING:
@@ -145,8 +153,7 @@ class RunDir:
         else:
             try:
                 pointer = self.path / ("last" if name == "averaged" else name)
-                with open_inside(self.path, pointer) as content:
-                    named = content.read(1000).decode("utf-8").strip().removeprefix("checkpoints/")
+                named = read_inside(self.path, pointer).decode().strip().removeprefix("checkpoints/")
             except (OSError, UnicodeDecodeError):
                 named = ""
             if not _STEP_NAME.match(named):

@@ -167,20 +167,18 @@ class Checkpoints:
     def save(self, state: TrainingState) -> None:
         p = state.progress
         p.elapsed_seconds, p.max_steps = time.monotonic() - self.started, state.settings.max_steps
-        checkpoint.save_checkpoint(
-            self.run.checkpoint_file(p.step),
-            {
-                **{name: model.state_dict() for name, model in state.candidates.items()},
-                "weights": p.weights,
-                "optimizer": {"state": state.optimizer.state()},
-                "progress": asdict(p),
-                "speed": asdict(state.speed),
-                "logs": self.run.logs.sync(),
-                "config": state.config.model_dump(),
-                "manifest_sha256": self.run.manifest.sha256,
-                "precision": str(state.dtype).removeprefix("torch."),
-            },
-        )
+        content = {
+            **{name: model.state_dict() for name, model in state.candidates.items()},
+            "weights": p.weights,
+            "optimizer": {"state": state.optimizer.state()},
+            "progress": asdict(p),
+            "speed": asdict(state.speed),
+            "logs": self.run.logs.sync(),
+            "config": state.config.model_dump(),
+            "manifest_sha256": self.run.manifest.sha256,
+            "precision": str(state.dtype).removeprefix("torch."),
+        }
+        checkpoint.save_checkpoint(self.run.checkpoint_file(p.step), content)
         self._damaged.discard(p.step)
         self._step = p.step
         self._point_and_prune(p)

@@ -16,7 +16,7 @@ import torch
 
 from mt_cli.augment import fine_tuning
 from mt_cli.augment.back_translation import BackTranslation, reverse_run, translated_share
-from mt_cli.config import Config, SeveralPairs, differing_keys, given_keys
+from mt_cli.config import Config, SeveralPairs, differing_keys, flat_keys, given_keys
 from mt_cli.config_file import complete, load_config
 from mt_cli.data.corpus import refuse_exchanged, refuse_missing_files
 from mt_cli.data.dataset import Mixture, TokenDataset
@@ -34,7 +34,7 @@ from mt_cli.run.manifest import Made
 from mt_cli.run.run_dir import RunDir, locked, tags_of, target_option
 from mt_cli.stages import PairText, check, describe, ids, log_findings, spell, split
 from mt_cli.training import memory
-from mt_cli.training.loop import Trainer
+from mt_cli.training.loop import OnValidation, Trainer
 from mt_cli.training.metrics_log import learning_curve, verdict
 from mt_cli.training.ranks import ALONE, Ranks, meeting
 from mt_cli.training.state import N_KEPT, Checkpoints, PreparedData, TrainingState
@@ -101,10 +101,9 @@ def _choose_open_keys(config: Config, pairs: list[PairText], n_processes: int) -
     run.manifest.product("recipe", {**fine_tuning.inputs_of_runs(run, parent=parent), **train}, settings, make)
     made = run.manifest.facts("recipe")
     completed = complete(config, made["values"])
-    for line in (
-        [*in_brief(completed), f"        all of it, with the reasons: {run.config_file}"] if made["reasons"] else ()
-    ):
-        log.info(line)
+    if made["reasons"]:
+        for line in (*in_brief(completed), f"        all of it, with the reasons: {run.config_file}"):
+            log.info(line)
     if not run.manifest.is_read_only:
         run.save_config(completed)
     return completed
@@ -167,7 +166,7 @@ def train(
     run_dir: str | Path,
     signals: StopSignals | None = None,
     started: float | None = None,
-    on_validation: Callable[[RunDir], None] | None = None,
+    on_validation: OnValidation = None,
     is_reverse: bool = False,
 ) -> None:
     """Trains in `run_dir`, or continues the run that is there; changes nothing in one that is finished.
@@ -187,22 +186,18 @@ def train(
         if rank() == 0:
             config = _begin(given, run, stack)
             if config.data.monolingual is not None:
-                of_reverse = partial(
-                    train, signals=signals, started=started, on_validation=on_validation, is_reverse=True
-                )
-                seconds = BackTranslation(config, run, signals).make(of_reverse)
+                train_reverse = lambda config, path: train(config, path, signals, started, on_validation, True)  # noqa: E731
+                seconds = BackTranslation(config, run, signals).make(train_reverse)
                 if not run.steps():  # which know what was spent
                     started = min(started, time.monotonic() - seconds)
             data = prepare(config, run, 1 if is_reverse else n_processes())
         ranks = join()
-        facts = {
-            f"{section}.{key}": value for section, keys in given.model_dump().items() for key, value in keys.items()
-        }
-        ranks.refuse_difference({**facts, **{f"version.{name}": number for name, number in versions().items()}})
+        ranks.refuse_difference(flat_keys(given.model_dump()) | versions())
         if data is None:
             run.manifest.is_read_only = True
             data = prepare(continued_config(given, run), run)
-        trainer = prepared_trainer(data, run, signals, started, ranks, on_validation)
+        trainer = prepared_trainer(data, run, signals, started, ranks)
+        trainer.on_validation = on_validation
         if is_new := not trainer.state.is_finished:
             ranks.first(lambda: _announce(trainer, run))
             signals.is_saving_needed = True
@@ -266,12 +261,7 @@ def continued_config(config: Config, run: RunDir) -> Config:
 
 
 def prepared_trainer(
-    data: PreparedData,
-    run: RunDir,
-    signals: StopSignals,
-    started: float,
-    ranks: Ranks = ALONE,
-    on_validation: Callable[[RunDir], None] | None = None,
+    data: PreparedData, run: RunDir, signals: StopSignals, started: float, ranks: Ranks = ALONE
 ) -> Trainer:
     """A trainer that continues from the newest checkpoint, if any. The first process must hold the run's lock."""
     config = data.config
@@ -283,13 +273,12 @@ def prepared_trainer(
     if not run.steps() and (parent := fine_tuning.run_to_begin_with(config, run)) is not None:
         fine_tuning.take_weights(model, data.tokenizer, parent)
     precision = ranks.shared(choose_precision(config.training.precision, device))  # `auto` measures
-    state = TrainingState(config, model.to(device), *precision)
+    checkpoints = Checkpoints(run, TrainingState(config, model.to(device), *precision), started, ranks)
     ranks.first(lambda: make_folders(run.checkpoints))  # else a file in its way would show only at the first save
-    checkpoints = Checkpoints(run, started, ranks)
     advice = f"while continuing {run.path}; free memory, then start again"
     with memory.advise_when_out_of_memory(device, lambda: advice):
-        checkpoints.restore(state)
-    trainer = Trainer(state, data, checkpoints, signals, ranks, on_validation)
+        checkpoints.restore()
+    trainer = Trainer(checkpoints, data, signals)
     trainer.extend()
     return trainer
 
@@ -342,7 +331,7 @@ def _conclude(trainer: Trainer, run: RunDir, is_new: bool) -> None:
         log.info(f"to train it longer, give it more, such as {more}")
         log.info(f"{run.path} is finished: {end}; nothing was changed")
         return
-    trainer.checkpoints.verify_best(p)
+    trainer.checkpoints.verify_best()
     faulty = fmean(run.of_pair(state.config.data, pair.data).share_faulty() for pair in data.pairs)
     curve = learning_curve(run.logs.records(run.metrics_file))
     for line in verdict(curve, data.tokenizer.tgt_vocab_size, len(data.train), p.epoch, faulty):

@@ -14,14 +14,14 @@ from mt_cli.processes import StopSignals
 from mt_cli.run.run_dir import RunDir
 from mt_cli.training.memory import advise_when_out_of_memory, smaller_batches
 from mt_cli.training.metrics_log import LOG_EVERY_STEPS, MetricsLog, format_duration
-from mt_cli.training.ranks import ALONE, Ranks
 from mt_cli.training.schedule import learning_rate, phase, weight_decay
-from mt_cli.training.state import Checkpoints, PreparedData, TrainingState
+from mt_cli.training.state import Checkpoints, PreparedData
 from mt_cli.training.update import Update, Updates
 from mt_cli.training.validation import Validation, validate
 
 log = logging.getLogger(__name__)
 
+OnValidation = Callable[[RunDir], None] | None  # called once a validation's checkpoint is saved
 PLAN_EVERY_STEPS = 20
 N_RECORDS_FAR_ABOVE = 10  # log records, 500 steps: a training that recovers from a bad stretch has done so by then
 
@@ -29,21 +29,14 @@ N_RECORDS_FAR_ABOVE = 10  # log records, 500 steps: a training that recovers fro
 class Trainer:
     """Runs the updates of a training, from its present state to its end."""
 
-    def __init__(
-        self,
-        state: TrainingState,
-        data: PreparedData,
-        checkpoints: Checkpoints,
-        signals: StopSignals,
-        ranks: Ranks = ALONE,
-        on_validation: Callable[[RunDir], None] | None = None,
-    ):
-        self.state, self.data, self.checkpoints, self.signals, self.ranks = state, data, checkpoints, signals, ranks
-        self._on_validation = on_validation
-        self.metrics = MetricsLog(checkpoints.run, state, checkpoints.started, ranks.is_first)
+    def __init__(self, checkpoints: Checkpoints, data: PreparedData, signals: StopSignals):
+        self.checkpoints, self.state, self.ranks = checkpoints, checkpoints.state, checkpoints.ranks
+        self.data, self.signals = data, signals
+        self.on_validation: OnValidation = None
+        self.metrics = MetricsLog(checkpoints)
         self._queued = deque[Update]()
         # A GPU computes an update while the next one is queued: to read its numbers at once would leave the GPU idle.
-        self.n_late = 0 if state.model.device.type == "cpu" else 1  # steps after which they are read
+        self.n_late = 0 if self.state.model.device.type == "cpu" else 1  # steps after which they are read
 
     def train(self) -> None:
         """Until the last step or patience ends. Raises Interrupted after saving, and TrainingError for what is not finite."""
@@ -63,7 +56,7 @@ class Trainer:
                 if self.ranks.any(self.signals.is_stopping):  # after a signal to any process all stop at the same step
                     self._read_queued()
                     self._refuse_non_finite()
-                    self.ranks.first(lambda: self.checkpoints.save(self.state))
+                    self.ranks.first(self.checkpoints.save)
                     self.signals.stop(f"stopped at step {p.step}, saved in {self.checkpoints.run.path}")
                 if state.is_finished:
                     break
@@ -120,9 +113,9 @@ class Trainer:
         if state.settings.minutes is not None and not state.is_finished:
             self._plan_rest()  # for it may have taken much of the time
         if validation is not None:
-            self.checkpoints.save(state)  # before the scores are shown
-            if self._on_validation is not None:
-                self._on_validation(self.checkpoints.run)
+            self.checkpoints.save()  # before the scores are shown
+            if self.on_validation is not None:
+                self.on_validation(self.checkpoints.run)
             speed.validation_seconds += time.monotonic() - began - seconds  # saving and showing take time too
             validation.show(p.step, p.epoch, best, state.settings.n_samples)
 

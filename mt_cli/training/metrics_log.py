@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 from tqdm import tqdm
 
 from mt_cli.evaluation.baselines import Judgement
-from mt_cli.run.run_dir import RunDir
-from mt_cli.training.state import TrainingState
+from mt_cli.training.state import Checkpoints
 from mt_cli.training.update import Update
 from mt_cli.training.validation import Validation
 
@@ -28,14 +27,17 @@ _DEV_SCORES = {"bleu": ("BLEU", "{:.1f}"), "chrf": ("chrF", "{:.1f}"), "loss": (
 class MetricsLog:
     """Writes a record every 50 updates and at each validation, and measures speed; the first process alone."""
 
-    def __init__(self, run: RunDir, state: TrainingState, started: float, is_writing: bool = True):
-        """`started`: when the training did, earlier starts included, in seconds of `time.monotonic`."""
-        self._run, self._state, self._started, self._is_writing = run, state, started, is_writing
+    def __init__(self, checkpoints: Checkpoints):
+        self._run, self._state, self._started = checkpoints.run, checkpoints.state, checkpoints.started
+        self._is_writing = checkpoints.ranks.is_first
         self._dev_score: float | None = None
         self._grad_norm = math.nan  # of the last update
         self._last_shown, self._is_time_logged = 0.0, False
         self._events: Any = None  # a SummaryWriter, from the first record on that `tensorboard` asks for
-        self._n_tokens, self._seconds = 0, state.speed.training_seconds  # trained since the last record, until then
+        self._n_tokens, self._seconds = (
+            0,
+            self._state.speed.training_seconds,
+        )  # trained since the last record, until then
 
     def progress_bar(self) -> tqdm:
         """Of all steps; silent where there is no terminal."""

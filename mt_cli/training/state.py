@@ -157,15 +157,15 @@ class TrainingState:
 class Checkpoints:
     """The checkpoints of one training, on the disk."""
 
-    def __init__(self, run: RunDir, started: float, ranks: Ranks = ALONE):
+    def __init__(self, run: RunDir, state: TrainingState, started: float, ranks: Ranks = ALONE):
         """`started`: when the command did, in seconds of `time.monotonic`."""
-        self.run, self._ranks = run, ranks
+        self.run, self.state, self.ranks = run, state, ranks
         self.started = started  # of the training, earlier starts included, once one is restored
         self._damaged: set[int] = set()  # steps whose checkpoints were found to be damaged
         self._step = 0  # of the newest that was saved or restored
 
-    def save(self, state: TrainingState) -> None:
-        p = state.progress
+    def save(self) -> None:
+        state, p = self.state, self.state.progress
         p.elapsed_seconds, p.max_steps = time.monotonic() - self.started, state.settings.max_steps
         content = {
             **{name: model.state_dict() for name, model in state.candidates.items()},
@@ -181,43 +181,44 @@ class Checkpoints:
         checkpoint.save_checkpoint(self.run.checkpoint_file(p.step), content)
         self._damaged.discard(p.step)
         self._step = p.step
-        self._point_and_prune(p)
+        self._point_and_prune()
 
     def steps(self) -> list[int]:
         """Those with a checkpoint, up to the present one. A later file is damaged, and stays until its step is saved anew."""
         return [step for step in self.run.steps() if step <= self._step]
 
-    def restore(self, state: TrainingState) -> None:
-        """Restores `state` in all processes from the checkpoint that the first one finds to be the newest whole one."""
-        step = self._ranks.shared(self._ranks.first(lambda: self._restore_newest(state)))
-        if step is not None and not self._ranks.is_first:
+    def restore(self) -> None:
+        """Restores the state in all processes from the checkpoint that the first one finds to be the newest whole one."""
+        step = self.ranks.shared(self.ranks.first(self._restore_newest))
+        if step is not None and not self.ranks.is_first:
             self._step = step
-            self._restore(state, step)
+            self._restore(step)
 
-    def _restore_newest(self, state: TrainingState) -> int | None:
+    def _restore_newest(self) -> int | None:
         """The step of the newest whole checkpoint, restored. Raises CheckpointError where there are only damaged ones."""
         steps = self.run.steps()
         for step in reversed(steps):
             try:
-                self._restore(state, step)
+                self._restore(step)
             except CheckpointError as error:
                 self._damaged.add(step)
                 log.warning(f"{error}; trying the one before it")
                 continue
-            self.started -= state.progress.elapsed_seconds
+            self.started -= self.state.progress.elapsed_seconds
             self._step = step
             log.info(f"continuing {self.run.path} from step {step}")
-            self.verify_best(state.progress)
+            self.verify_best()
             # The process may have ended after saving the checkpoint and before these two.
-            self._point_and_prune(state.progress)
+            self._point_and_prune()
             return step
         if steps:
             raise CheckpointError(f"{self.run.checkpoints}: none of {len(steps)} checkpoints can be read; restore one")
         self.run.logs.rewind({file.name: 0 for file in self.run.logs.files})  # of steps that were never saved
         return None
 
-    def verify_best(self, progress: Progress) -> None:
+    def verify_best(self) -> None:
         """Warns of a damaged best checkpoint; the next validation then makes a new best one."""
+        progress = self.state.progress
         try:
             if progress.best_step not in {0, self._step}:  # the latter has just been written or read
                 checkpoint.load_checkpoint(self.run.checkpoint_file(progress.best_step))
@@ -225,8 +226,9 @@ class Checkpoints:
             log.warning(f"{error}; it was the best one: restore it from a copy, or translate with --checkpoint last")
             progress.best_step, progress.best_score = 0, -torch.inf
 
-    def _point_and_prune(self, progress: Progress) -> None:
+    def _point_and_prune(self) -> None:
         """Keeps the newest whole checkpoints, to go on from any, and the best one that each of them knows."""
+        progress = self.state.progress
         self.run.point("last", progress.step)
         steps, best = self.steps(), progress.best_step
         if best:
@@ -241,8 +243,8 @@ class Checkpoints:
             with contextlib.suppress(PermissionError, IsADirectoryError):  # Windows, while another program reads it
                 file.unlink(missing_ok=True)
 
-    def _restore(self, state: TrainingState, step: int) -> None:
-        file = self.run.checkpoint_file(step)
+    def _restore(self, step: int) -> None:
+        state, file = self.state, self.run.checkpoint_file(step)
         content = checkpoint.load_checkpoint(file)
         try:
             checkpoint.refuse_other_run(content, state.config, self.run, ("data", "tokenizer", "model", "training"))
@@ -264,7 +266,7 @@ class Checkpoints:
             state.follow(state.speed.plan if state.settings.minutes is not None else None)
             if state.progress.step != step:
                 raise ValueError(f"it is of step {state.progress.step}")
-            for damage in self.run.logs.rewind(content["logs"]) if self._ranks.is_first else ():
+            for damage in self.run.logs.rewind(content["logs"]) if self.ranks.is_first else ():
                 log.warning(f"{damage}, and goes on as it is; restore it from a copy")
         except (KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError) as error:
             if is_of_machine(error):

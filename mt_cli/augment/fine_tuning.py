@@ -1,6 +1,5 @@
-"""A run that begins with another one (`training.init_from`), its parent: it takes over the parent's tokenizer, network and
-weights, keeps the sets that the parent held out, and rehearses some of its text (mixed fine-tuning: Chu et al. 2017). Once it
-has a checkpoint of its own, its parent is not needed any more."""
+"""A run that begins with another one (`training.init_from`), its parent, until it has a checkpoint: it takes over tokenizer,
+network, weights and held-out sets, and rehearses some of the parent's text (mixed fine-tuning: Chu et al. 2017)."""
 
 import logging
 from collections.abc import Callable, Iterator

@@ -86,10 +86,9 @@ def annotated(pairs: Sequence[SentencePair], words: Glossary) -> Iterator[Senten
     """The pairs with translations behind some words of their source, as a glossary adds them (decoding/terms.py); those
     without words that are known to translate each other, by the alignment of the pairs or by `words`, are left out.
 
-    Most of these translations are not those of the text, which gets them, too: words that elsewhere follow on the same
-    word, so that they agree with it; else a network that knows the usual translation would overlook them. And some
-    stand in the most frequent form of the word, so that it learns to inflect (Bergmanis and Pinnis 2021, who have
-    lemmas).
+    Most of these translations are words that elsewhere follow on the same word, and the text gets them, too: else a network
+    that knows the usual translation would overlook them. And some stand in the most frequent form of the word, so that it
+    learns to inflect (Bergmanis and Pinnis 2021, who have lemmas).
     """
     linked = [_phrases(pair, own, words) for pair, own in zip(pairs, word_links(pairs), strict=True)]
     counts, following = Counter[str](), defaultdict[tuple[str, bool, int], list[str]](list)

@@ -1,6 +1,5 @@
-"""Dropout with cheap random bits (Srivastava et al. 2014): one byte of a draw decides for each element, and not a random
-number, which on a CPU takes longer than the matrix product before it. The rate is rounded to the nearest 1/256, by which the
-other elements are scaled, so the expectation is exact (in bf16 within a third of a percent)."""
+"""Dropout (Srivastava et al. 2014) with a byte of a draw for each element: a random number takes longer than the matrix product
+before it. The rate is rounded to 1/256, by which the others are scaled, so the expectation is exact (in bf16 to 0.3%)."""
 
 import threading
 

@@ -135,10 +135,8 @@ class LayerState:
 
 
 class Recorder:
-    """Records functions of fixed shapes and addresses, one after another, in one stream and one pool of memory.
-
-    What a graph leaves in the pool are its results, which are copied before another graph is replayed: hence the lock.
-    """
+    """Records functions of fixed shapes and addresses, one after another, in one stream and one pool of memory. There a graph
+    leaves its results, which are copied before another graph is replayed: hence the lock."""
 
     def __init__(self, device: torch.device):
         self.lock = threading.Lock()
@@ -313,8 +311,8 @@ class _CrossAttention(_Attention):
 
 
 class Linear:
-    """x W^T + b for x (rows,features): as it is, followed by an activation, or added to a residual (rows,outputs). In float32 on
-    a CPU W has the order that oneDNN's kernels read, and operators are those that torch.compile emits."""
+    """x W^T + b for x (rows,features): as it is, followed by an activation, or added to a residual (rows,outputs). In float32
+    on a CPU W has the order that oneDNN's kernels read, and operators are those that torch.compile emits."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None = None):
         self.weight, self.bias = weight.detach(), None if bias is None else bias.detach()

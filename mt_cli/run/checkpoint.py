@@ -1,6 +1,5 @@
-"""The only `torch.save` and `torch.load`: files are replaced atomically, verified when read, and never run code.
-Loading checks the checksums of torch's zip format first: of 400 single flipped bits `torch.load` alone accepted 384
-without an error."""
+"""The only `torch.save` and `torch.load`: files are replaced atomically, verified when read, and never run code. Checksums of
+torch's zip format come first: of 400 single flipped bits `torch.load` alone accepted 384 without an error."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""`run.json`: from which inputs, known by the hash of their contents, and with which settings each product of a run was made,
-and what was made. A product's files are on the disk before `run.json` lists them, so a start that is killed leaves it either
-made or not. Hashes show damage, not forgery."""
+"""`run.json`: from which inputs, by their hashes, and settings each product of a run was made, and what. Its files are on the
+disk before `run.json` lists them, so a start that is killed leaves it made or not. Hashes show damage, not forgery."""
 
 import hashlib
 import json

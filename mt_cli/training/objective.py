@@ -69,9 +69,8 @@ def summed_loss(
 
 
 def is_fused_right(targets: Tensor, vocab_size: int, label_smoothing: float, r_drop: float) -> bool:
-    """Whether `fused_loss` and `loss_of_logits` agree, gradients included: for these targets (N), and for hidden states
-    of which every other one predicts its target. It does not depend on the network, so each start of a run finds the same.
-    """
+    """Whether `fused_loss` and `loss_of_logits` agree, gradients included: for these targets (N), and for hidden states of
+    which every other one predicts its target. Without the network: each start of a run finds the same."""
     generator = torch.Generator().manual_seed(0)
     weight = torch.randn(vocab_size, 32, generator=generator, requires_grad=True)
     hidden = torch.randn(2 if r_drop else 1, len(targets), 32, generator=generator) / 4

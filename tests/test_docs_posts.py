@@ -14,9 +14,6 @@ from tiny_trainer import options
 from mt_cli.config import Config, DataConfig
 from mt_cli.config_file import _scalar, load_config
 from mt_cli.decoding.translator import Translator
-from mt_cli.model.dropout import Dropout
-from mt_cli.model.layers import LayerNorm
-from mt_cli.model.transformer import Transformer
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "the-posts.md"
@@ -112,38 +109,6 @@ def test_every_config_of_a_post_loads_and_translates_the_phrasebook(path: Path):
         if line.startswith("  ") and not line.lstrip().startswith("#"):
             assert "  # " in line or before.lstrip().startswith("#"), f"{path.name}:{number}"
         before = line
-
-
-def model_of(post: str, overrides: dict[str, Any] | None = None) -> Transformer:
-    path = next(path for path in CONFIGS if path.name.startswith(post))
-    return Transformer(load_config(path).model.model_copy(update=overrides or {}), 20, 20, 0)
-
-
-def places_of_dropout(model: Transformer) -> set[str]:
-    """The modules that drop out, without the numbers of layers."""
-    found = [name for name, module in model.named_modules() if isinstance(module, Dropout) and module.p > 0]
-    return {re.sub(r"\.\d+\.", ".", name).removesuffix(".dropout") for name in found}
-
-
-ATTENTIONS = {"encoder_layers.self_attention", "decoder_layers.self_attention", "decoder_layers.cross_attention"}
-FEED_FORWARDS = {"encoder_layers.feed_forward", "decoder_layers.feed_forward"}
-SUBLAYERS = {f"{name}_norm" for name in ATTENTIONS | FEED_FORWARDS}
-EMBEDDINGS = {"src_embeddings", "tgt_embeddings"}
-
-
-def test_the_switches_of_a_post_drop_out_and_norm_where_the_page_says():
-    assert places_of_dropout(model_of("000")) == ATTENTIONS | FEED_FORWARDS | SUBLAYERS | EMBEDDINGS
-    assert places_of_dropout(model_of("000", {"attention_dropout": 0.0})) == FEED_FORWARDS | SUBLAYERS | EMBEDDINGS
-    assert places_of_dropout(model_of("004")) == ATTENTIONS | FEED_FORWARDS | SUBLAYERS | EMBEDDINGS
-    without = {"embedding_dropout": 0.0, "ffn_dropout": 0.0}
-    assert places_of_dropout(model_of("004", without)) == ATTENTIONS | SUBLAYERS
-    assert all(model_of(f"00{n}").projection.bias is None for n in range(5))
-
-    def norms(model: Transformer) -> set[tuple[str, float]]:
-        return {(norm.divide_by, norm.epsilon) for norm in model.modules() if isinstance(norm, LayerNorm)}
-
-    assert norms(model_of("002")) == {("variance", 1e-5)}
-    assert norms(model_of("002", {"layer_norm": "deviation", "layer_norm_epsilon": 1e-6})) == {("deviation", 1e-6)}
 
 
 @pytest.mark.slow

@@ -117,11 +117,10 @@ def test_plain_files_are_compressed_to_the_same_bytes_each_time(server, tmp_path
         (lambda handler: None, "Remote end closed connection"),
         (answer(code=503), "HTTP 503 Service Unavailable"),
         (answer(PACKED[:20] + b"?" + PACKED[21:]), "its gzip data is damaged ("),
-        (answer(gzip.compress(ENGLISH[::-1], mtime=0)), f"its text has sha256 {hashlib.sha256(ENGLISH[::-1]).hexdigest()[:12]}…"),
         (answer(b"endless\n" * 10_000, times=10_000), "its gzip data is damaged (Not a gzipped file"),
         (answer(gzip.compress(bytes(10_000_000))), "its text has more than the 750 bytes expected"),
     ],
-    ids=["cut", "cut chunk", "no answer", "busy", "damaged", "other text", "no end", "unzips to more"],
+    ids=["cut", "cut chunk", "no answer", "busy", "damaged", "no end", "unzips to more"],
 )  # fmt: skip
 def test_what_a_server_does_wrong_is_reported_and_leaves_no_file(server, tmp_path, monkeypatch, sent, reason):
     sizes: list[int] = []

@@ -288,7 +288,6 @@ WEIGHTS, PICKLE, PIECES, SETTINGS = "model.safetensors", "pytorch_model.bin", "s
 @pytest.mark.parametrize(
     ("file", "how", "blamed", "reason"),
     [
-        (CONFIG, {"model_type": "bart"}, CONFIG, "model_type is bart, expected marian"),
         (CONFIG, {"share_encoder_decoder_embeddings": False}, WEIGHTS, "lm_head.weight is missing"),
         (SETTINGS, {"separate_vocabs": True}, "target_vocab.json", "No such file"),
         (CONFIG, {"decoder_attention_heads": 4}, CONFIG, "decoder_attention_heads is 4, expected 2"),
@@ -308,7 +307,6 @@ WEIGHTS, PICKLE, PIECES, SETTINGS = "model.safetensors", "pytorch_model.bin", "s
         (VOCABULARY, {"</s>": "0"}, VOCABULARY, "damaged"),
         (WEIGHTS, LFS, WEIGHTS, "a pointer of Git LFS"),
         (WEIGHTS, Path.unlink, WEIGHTS, "No such file"),
-        (WEIGHTS, lambda file: shutil.rmtree(file.parent), CONFIG, "No such file"),
         (WEIGHTS, cut_off, WEIGHTS, "damaged, or no file of weights"),
         (WEIGHTS, as_pipe, WEIGHTS, "is a pipe or a device"),
         (WEIGHTS, weights(lambda w: w * torch.nan), WEIGHTS, f"{FIRST} has values that are not finite"),

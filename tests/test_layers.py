@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from mt_cli.config import ModelConfig
 from mt_cli.model.dropout import Dropout, seed_dropout
-from mt_cli.model.layers import AddNorm, Conv1dFeedForward, DecoderLayer, FeedForward, LayerNorm
+from mt_cli.model.layers import AddNorm, Conv1dFeedForward, FeedForward, LayerNorm
+from mt_cli.model.transformer import Transformer
 
 EXACT = 1e-12  # float64
 FLOAT32 = 1e-5
@@ -126,14 +127,20 @@ def test_the_inner_dropout_falls_between_the_two_matrices(kind):
     assert set(module.eval()(torch.ones(4, 20, 16)).unique().tolist()) == {3.0}
 
 
-@pytest.mark.parametrize(("attention", "feed_forward"), [(None, 0.0), (0.1, None)])
-def test_each_dropout_has_its_own_rate_or_the_general_one(attention, feed_forward):
-    rates = {"dropout": 0.3, "attention_dropout": attention, "ffn_dropout": feed_forward}
-    layer = DecoderLayer(ModelConfig(d_model=16, ffn_dim=24, n_heads=4, **rates))
-    for name in ("self_attention_norm", "cross_attention_norm", "feed_forward_norm"):
-        assert getattr(layer, name).dropout.p == 0.3
-    assert layer.self_attention.dropout.p == layer.cross_attention.dropout.p == (attention or 0.3)
-    assert layer.feed_forward.dropout.p == (0.3 if feed_forward is None else feed_forward)
+@pytest.mark.parametrize(
+    "own", [{}, {"attention_dropout": 0.1}, {"ffn_dropout": 0.0, "embedding_dropout": 0.2}], ids=str
+)
+def test_each_dropout_and_norm_is_as_its_key_or_the_general_one_says(own):
+    norm = {"layer_norm": "deviation", "layer_norm_epsilon": 1e-6}
+    model = Transformer(ModelConfig(d_model=16, ffn_dim=24, n_heads=4, dropout=0.3, **norm, **own), 20, 20, 0)
+    kinds = {"attention": "attention_dropout", "feed_forward": "ffn_dropout", "embeddings": "embedding_dropout"}
+    rates = {name.removesuffix(".dropout"): one.p for name, one in model.named_modules() if isinstance(one, Dropout)}
+    assert len(rates) == 2 + 3 * (2 * 2 + 3 * 2)  # of embeddings; of sublayers and their sums, of three layers each
+    for name, rate in rates.items():
+        key = next((key for ending, key in kinds.items() if name.endswith(ending)), "")
+        assert rate == own.get(key, 0.3), name
+    norms = [one for one in model.modules() if isinstance(one, LayerNorm)]
+    assert {(one.divide_by, one.epsilon) for one in norms} == {("deviation", 1e-6)}
 
 
 @pytest.mark.parametrize("p", [0.1, 0.9])

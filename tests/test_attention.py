@@ -8,8 +8,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from mt_cli.data.batching import padding_mask, subsequent_mask
-from mt_cli.data.tokenizer import PAD_ID
 from mt_cli.model import attention
 from mt_cli.model.attention import MultiHeadAttention, attend
 
@@ -276,33 +274,3 @@ def test_huge_scores_stay_finite_under_a_mask() -> None:
     output, weights = attend(q, -q, q, mask, 1.0, return_weights=True)
     assert output.isfinite().all()
     assert weights[0, 0].tolist() == [[1, 0], [0, 0]]
-
-
-IDS = torch.tensor([[5, 6, 7, PAD_ID], [5, PAD_ID, PAD_ID, PAD_ID], [5, 6, 7, 8]])
-
-
-def test_the_masks_are_those_of_post_001_turned_round() -> None:
-    """Post 001: True means blocked; the two masks are added, and what is greater than zero is blocked."""
-
-    def get_attn_pad_mask(seq_q: Tensor, seq_k: Tensor) -> Tensor:
-        batch_size, len_q = seq_q.size()
-        len_k = seq_k.size(1)
-        return seq_k.data.eq(0).unsqueeze(1).expand(batch_size, len_q, len_k)
-
-    def get_attn_subsequent_mask(seq: Tensor) -> Tensor:
-        return torch.from_numpy(np.triu(np.ones([seq.size(0), seq.size(1), seq.size(1)]), k=1)).byte()
-
-    source = torch.tensor([[5, 6], [7, PAD_ID], [8, 9]])
-    assert torch.equal(~padding_mask(IDS).expand(3, 1, 4, 4)[:, 0], get_attn_pad_mask(IDS, IDS))
-    assert torch.equal(~padding_mask(source).expand(3, 1, 4, 2)[:, 0], get_attn_pad_mask(IDS, source))
-    combined = torch.gt(get_attn_pad_mask(IDS, IDS) + get_attn_subsequent_mask(IDS), 0)
-    assert torch.equal(~(padding_mask(IDS) & subsequent_mask(4))[:, 0], combined)
-
-
-def test_the_masks_are_those_of_post_003() -> None:
-    """Post 003: True means keep, as here."""
-    pad_mask = (IDS != PAD_ID).unsqueeze(-2)
-    subsequent = (1 - torch.triu(torch.ones((1, 4, 4)), diagonal=1)).bool()
-    assert torch.equal(padding_mask(IDS)[:, 0], pad_mask)
-    assert torch.equal(subsequent_mask(4)[:, 0], subsequent)
-    assert torch.equal((padding_mask(IDS) & subsequent_mask(4))[:, 0], pad_mask & subsequent)

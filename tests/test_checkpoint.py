@@ -212,8 +212,10 @@ def test_a_model_larger_than_the_memory_is_refused_before_any_is_taken(run, monk
         load_model(run)
 
 
-def test_a_run_json_that_is_none_is_refused(run):
-    for content in (b"", b"[" * 100_000, b'{"sha256": "", "products": {}}', b"\xff", None):
+def test_a_run_json_that_is_none_or_damaged_is_refused(run):
+    whole = run.manifest.file.read_bytes()
+    flipped = [whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :] for place in range(0, len(whole), 9)]
+    for content in (b"", b"[" * 100_000, b'{"sha256": "", "products": {}}', b"\xff", *flipped, None):
         run.manifest.file.write_bytes(content) if content is not None else run.manifest.file.unlink()
         with pytest.raises(RunDirError, match=r"run\.json: (damaged|missing); restore it from a copy"):
             load_model(RunDir(run.path))

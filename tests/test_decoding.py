@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from mt_cli.data.batching import source_batch, subsequent_mask
 from mt_cli.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from mt_cli.decoding.beam import beam_search
-from mt_cli.decoding.greedy import Hypothesis, greedy_search, live_rows, next_log_probs
+from mt_cli.decoding.greedy import Hypothesis, greedy_search, next_log_probs
 from mt_cli.decoding.search import sample, token_scores
 from mt_cli.errors import CheckpointError
 from mt_cli.model.inference import InferenceModel, Linear
@@ -125,13 +125,6 @@ def test_select_keeps_and_reorders_sentences_and_their_partial_hypotheses_in_mid
         state.select(torch.tensor(rows))
         sources = [sources[sentence] for sentence in sentences]
         partial = [[*partial[row], 4 + (3 * place + step) % 7] for place, row in enumerate(rows)]
-
-
-@pytest.mark.parametrize("is_live", [[True], [False], [False, True], [True, False, True, False, True], [False] * 3])
-def test_gaps_of_rows_that_left_are_filled_from_the_end(is_live):
-    rows = live_rows(is_live)
-    assert sorted(rows) == [row for row, live in enumerate(is_live) if live]
-    assert all(rows[place] == place for place in range(len(rows)) if is_live[place])
 
 
 @pytest.mark.parametrize(

@@ -131,12 +131,13 @@ def test_the_inner_dropout_falls_between_the_two_matrices(kind):
     "own", [{}, {"attention_dropout": 0.1}, {"ffn_dropout": 0.0, "embedding_dropout": 0.2}], ids=str
 )
 def test_each_dropout_and_norm_is_as_its_key_or_the_general_one_says(own):
-    norm = {"layer_norm": "deviation", "layer_norm_epsilon": 1e-6}
-    model = Transformer(ModelConfig(d_model=16, ffn_dim=24, n_heads=4, dropout=0.3, **norm, **own), 20, 20, 0)
     kinds = {"attention": "attention_dropout", "feed_forward": "ffn_dropout", "embeddings": "embedding_dropout"}
-    rates = {name.removesuffix(".dropout"): one.p for name, one in model.named_modules() if isinstance(one, Dropout)}
-    assert len(rates) == 2 + 3 * (2 * 2 + 3 * 2)  # of embeddings; of sublayers and their sums, of three layers each
-    for name, rate in rates.items():
+    rates = dict.fromkeys(kinds.values()) | own
+    norm = {"layer_norm": "deviation", "layer_norm_epsilon": 1e-6}
+    model = Transformer(ModelConfig(d_model=16, ffn_dim=24, n_heads=4, dropout=0.3, **norm, **rates), 20, 20, 0)
+    found = {name.removesuffix(".dropout"): one.p for name, one in model.named_modules() if isinstance(one, Dropout)}
+    assert len(found) == 2 + 3 * (2 * 2 + 3 * 2)  # of embeddings; of sublayers and their sums, of three layers each
+    for name, rate in found.items():
         key = next((key for ending, key in kinds.items() if name.endswith(ending)), "")
         assert rate == own.get(key, 0.3), name
     norms = [one for one in model.modules() if isinstance(one, LayerNorm)]

@@ -26,7 +26,6 @@ from mt_cli.data.corpus import (
     read_raw_pairs,
     refuse_exchanged,
 )
-from mt_cli.data.distance import gap
 from mt_cli.data.normalize import normalize, words
 from mt_cli.data.spelling import (
     APOSTROPHES,
@@ -244,6 +243,8 @@ def quick_check(data: DataConfig, corpus: ReadCorpus | None = None) -> Report:
 
 def _gaps(text: TrainingText, sample: list[SentencePair], dev: HeldOut, spellings: Spellings) -> Iterator[str]:
     """How far dev is from each corpus, and what that costs."""
+    from mt_cli.data.distance import gap  # here, as a training does not ask
+
     sample, is_far = [*respelled(sample, spellings)], [False] * len(text.corpora)
     if len(dev.pairs) < _FEWEST_COMPARED:
         return

@@ -5,11 +5,13 @@ import random
 import re
 from collections.abc import Callable, Iterator, Sequence
 from operator import methodcaller, ne
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from mt_cli.data.languages import writes_spaces
 from mt_cli.data.normalize import UNSPACED
-from mt_cli.evaluation.comparison import TestSet
+
+if TYPE_CHECKING:  # a training makes typing errors, and compares nothing
+    from mt_cli.evaluation.comparison import TestSet
 
 _LETTER = re.compile(rf"[^\W\d_{UNSPACED}]")  # of a script that is typed letter by letter
 
@@ -88,13 +90,13 @@ def changes(src_lang: str, tgt_lang: str) -> list[Change]:
     ]
 
 
-def changed_sets(one: TestSet, src_lang: str, tgt_lang: str) -> Iterator[tuple[Change, TestSet]]:
+def changed_sets(one: "TestSet", src_lang: str, tgt_lang: str) -> "Iterator[tuple[Change, TestSet]]":
     """The test set under each change that changes it."""
     for change in changes(src_lang, tgt_lang):
         sources = list(map(change.edit, one.sources))
         references = [list(map(change.edit_reference, lines)) for lines in one.references]
         if sources != one.sources:  # as capitals do not in a script that has none
-            yield change, TestSet(f"{one.name}, {change.name}", sources, references, one.lines)
+            yield change, type(one)(f"{one.name}, {change.name}", sources, references, one.lines)
 
 
 def held(change: Change, plain: Sequence[str], changed: Sequence[str]) -> tuple[float, float | None]:

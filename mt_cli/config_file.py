@@ -121,21 +121,20 @@ class _Draft:
             self.problems.append(f"{location}: expected KEY=VALUE, such as training.max_steps=1000")
             return
         section = self.values
-        for key in keys[:-1]:
+        for depth, key in enumerate(keys[:-1], 1):
             if section.get(key) is None:  # missing, or with nothing below it
                 section[key] = {}
             if not isinstance(section[key], dict):
                 self.problems.append(f"{location}: {key} is no section")
                 return
             section = section[key]
+            self.locations.setdefault(keys[:depth], location)
         self.locations = {written: one for written, one in self.locations.items() if written[: len(keys)] != keys}
+        self.locations[keys] = location
         try:
             section[keys[-1]] = self._build(yaml.compose(text, _Loader), keys, lambda node: location)
         except (yaml.YAMLError, RecursionError):
             self.problems.append(f"{location}: cannot read the value as YAML")
-        for depth in range(1, len(keys)):
-            self.locations.setdefault(keys[:depth], location)
-        self.locations[keys] = location
 
     def _build(self, node: yaml.Node | None, keys: Keys, where: Callable[[yaml.Node], str]) -> Any:
         """The plain value of the YAML at `keys`. Raises MarkedYAMLError for a key that is given twice or is no word."""

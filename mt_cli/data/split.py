@@ -180,8 +180,17 @@ def _survey(pairs: Iterable[SentencePair], seed: int) -> tuple[int, tuple[float,
             if len(couples) == 2 * _N_COUPLES:
                 couples, step = couples[::2], 2 * step
         previous = sides
-    # A sign test, which a few equal lines do not mislead.
-    more = [one for side in (0, 1) for one in _are_closer([(first[side], second[side]) for first, second in couples])]
+    # A sign test, which a few equal lines do not mislead: have neighbours more in common (Jaccard 1901) than the first has
+    # with the second of a distant couple? Without equal sentences, and those that have as much.
+    distance, more = min(_DISTANCE, len(couples) // 2), list[bool]()
+    for side in (0, 1):
+        own = [(first[side], second[side]) for first, second in couples]
+        n = gram_length(chain.from_iterable(own))
+        firsts, seconds = ([grams(couple[i], n) for couple in own] for i in (0, 1))
+        for first, second, other in zip(firsts, seconds, seconds[distance:] + seconds[:distance], strict=True):
+            near, far = (len(first & one) / max(1, len(first | one)) for one in (second, other))
+            if first != second and first != other and near != far:
+                more.append(near > far)
     n, n_more = len(more), sum(more)
     are_alike = n_more >= _ALIKE * n and 2 * n_more - n >= _STANDARD_ERRORS * n**0.5 > 0
     return n_pairs, (n_src / max(1, n_pairs), n_tgt / max(1, n_pairs)), sample, are_alike
@@ -282,20 +291,6 @@ def gram_length(sentences: Iterable[str]) -> int:
 def grams(sentence: str, n: int) -> set[str]:
     """The n-grams of what `letters` gave: the whole where it is shorter, none where it is empty."""
     return {sentence[i : i + n] for i in range(max(1, len(sentence) - n + 1))} - {""}
-
-
-def _are_closer(couples: list[tuple[str, str]]) -> list[bool]:
-    """Of these couples of neighbours, each as `letters` gave it: whether they have more in common (Jaccard 1901) than the
-    first has with the second of a distant couple. Without equal sentences, and those that have as much."""
-    n = gram_length(sentence for couple in couples for sentence in couple)
-    firsts, seconds = ([grams(couple[i], n) for couple in couples] for i in (0, 1))
-    distance = min(_DISTANCE, len(couples) // 2)
-    others, found = seconds[distance:] + seconds[:distance], list[bool]()
-    for first, second, other in zip(firsts, seconds, others, strict=True):
-        near, far = (len(first & one) / max(1, len(first | one)) for one in (second, other))
-        if first != second and first != other and near != far:
-            found.append(near > far)
-    return found
 
 
 class NearIndex:

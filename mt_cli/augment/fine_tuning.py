@@ -15,7 +15,7 @@ from mt_cli.config_file import complete
 from mt_cli.data.corpus import SentencePair, TrainingText
 from mt_cli.data.tokenizer import Tokenizer, extend_tokenizer
 from mt_cli.errors import ConfigError, DataError, RunDirError
-from mt_cli.files import make_folder, sha256_of_file, write_atomically
+from mt_cli.files import sha256_of_file, write_atomically
 from mt_cli.model.transformer import Transformer
 from mt_cli.run.checkpoint import load_model
 from mt_cli.run.manifest import Made
@@ -200,7 +200,6 @@ def _rehearsed(config: Config, run: RunDir, parent: RunDir | None) -> Made:
     is_chosen = np.zeros(n_theirs, bool)
     is_chosen[np.random.default_rng(config.training.seed).choice(n_theirs, n_pairs, replace=False)] = True
     saved = [Path(file) for file in own.made_files("rehearsal")]
-    make_folder(saved[0].parent)
     for side, file in enumerate(saved):
         lines = (f"{pair[side]}\n".encode() for pair in compress(_learnt_pairs(files), is_chosen))
         write_atomically(file, methodcaller("writelines", lines))

@@ -10,7 +10,7 @@ from array import array
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -262,11 +262,8 @@ class TextSet:
     def rewritten(self, pairs: Iterable[SentencePair]) -> Iterator[SentencePair]:
         """With targets in the way of writing that is learnt, capitals too."""
         both = {**self.rewrite, **{old.capitalize(): new.capitalize() for old, new in self.rewrite.items()}}
-
-        def rewritten(pair: SentencePair) -> SentencePair:
-            return pair._replace(tgt=reduce(lambda tgt, old: tgt.replace(old, both[old]), both, pair.tgt))
-
-        return map(rewritten, pairs) if both else iter(pairs)
+        rewrite = partial(reduce, lambda tgt, old: tgt.replace(old, both[old]), both)
+        return (pair._replace(tgt=rewrite(pair.tgt)) for pair in pairs) if both else iter(pairs)
 
     def read(self, report: CorpusReport | None = None) -> Iterator[SentencePair]:
         """The normalized pairs. Raises DataError, also after the last one, if the files no longer have the hash `sha256`."""

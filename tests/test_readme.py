@@ -75,6 +75,7 @@ SHORTER = {
     "mt train train.en train.nb": f"mt train train.en train.nb {TINY}",
     "mt train memory.tmx": f"mt train memory.tmx {TINY}",
     "mt check train.nb train.en --dropped": f"mt check train.nb train.en {TINY} --dropped",
+    "--corrections": f"--corrections {TINY}",
     "max_steps=40000": "max_steps=3",
     # A network that has learnt nothing finds no translation, but draws one.
     "--monolingual news.": "--set data.monolingual.search=sampling --monolingual news.",

@@ -203,7 +203,7 @@ def served(one_browser, client):
     yield from opened(one_browser, client.url + "/")
 
 
-def test_a_server_translates_what_is_typed_in_its_page_and_its_answer_is_copied(served):
+def test_a_server_translates_what_is_typed_in_its_page_its_answer_is_copied_and_its_error_shown(served):
     served.value("document.querySelector('#source').value = 'en'")
     type_line(served, "the red cat\nthe dog sees", DOG[1])
     assert texts(served, ".said")[1] == DOG[1] and texts(served, ".aside") and texts(served, ".word")
@@ -213,6 +213,9 @@ def test_a_server_translates_what_is_typed_in_its_page_and_its_answer_is_copied(
     served.value("document.querySelector('#text').select()")
     served.paste()
     assert served.value("document.querySelector('#text').value") == copied
+    served.write("a " * 6000)
+    wait_for_status(served, ".includes('text limit')")
+    served.complaints.clear()  # Chromium writes each status of 400 into the console
 
 
 def test_a_correction_in_the_page_is_kept_in_the_folder_of_the_run(served, client):
@@ -232,12 +235,6 @@ def test_a_correction_in_the_page_is_kept_in_the_folder_of_the_run(served, clien
 def test_a_server_with_keys_answers_its_page(one_browser, locked):
     for page in opened(one_browser, f"{locked.url}/?api_key=s3cret"):
         type_line(page, DOG[0], DOG[1])
-
-
-def test_an_error_of_the_server_is_shown(served):
-    served.write("a " * 6000)
-    wait_for_status(served, ".includes('text limit')")
-    served.complaints.clear()  # Chromium writes each status of 400 into the console
 
 
 def test_a_server_translates_files_that_are_dropped_onto_its_page(served, tmp_path):

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import forkserver
@@ -121,32 +121,24 @@ class Nursery:
     folder: Path
 
     def start(
-        self,
-        *arguments: object,
-        before: str = "",
-        stdin: int = DEVNULL,
-        stdout: int | None = None,
-        stderr: int | None = None,
-        cwd: Path | None = None,
-        env: Mapping[str, str] = os.environ,
+        self, *arguments: object, before: str = "", cwd: Path | None = None, env: Any = os.environ, **streams: int
     ) -> Process:
         """`before` is Python that it runs first; of the rest see `subprocess.Popen`."""
-        streams = ((stdin, "in", True), (stdout, "out", False), (stderr, "err", False))
-        theirs, pipes = zip(*(self._open(*stream) for stream in streams), strict=True)
-        folder = os.path.abspath(cwd or self.folder)  # noqa: PTH100
-        connections = [Connection(descriptor) for descriptor in theirs]
+        named = {"stdin": DEVNULL, "stdout": "out", "stderr": "err"} | streams
+        theirs, pipes = zip(*(self._open(one, name == "stdin") for name, one in named.items()), strict=True)
+        connections, folder = list(map(Connection, theirs)), os.path.abspath(cwd or self.folder)  # noqa: PTH100
         process = Process(connections, before, folder, dict(env), *map(str, arguments), pipes=pipes)
         for connection in connections:
             connection.close()
         return process
 
-    def _open(self, stream: int | None, name: str, is_input: bool) -> tuple[int, Any]:
+    def _open(self, stream: int | str, is_input: bool) -> tuple[int, Any]:
         """The process's end of a stream, and ours."""
         if stream == PIPE:
             reads, writes = os.pipe()
             return (reads, open(writes, "wb")) if is_input else (writes, open(reads, "rb"))  # noqa: PTH123
-        if stream is None:
-            return os.open(self.folder / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), None
+        if isinstance(stream, str):
+            return os.open(self.folder / stream, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), None
         return os.open(os.devnull, os.O_RDWR) if stream == DEVNULL else os.dup(stream), None
 
     def run(self, *arguments: object, before: str = "") -> int:

@@ -338,8 +338,7 @@ class _Blocks:
         with self._file.open("rb") as content:
             ends = np.cumsum(np.fromiter(map(len, content), np.int64, self.n_lines))
         self._starts = [0, *ends[_BLOCK_SIZE - 1 : -1 : _BLOCK_SIZE].tolist()]
-        for folder in (self.folder.parent, self.folder):
-            make_folder(folder)
+        make_folder(self.folder.parent)
 
     def __len__(self) -> int:
         return len(self._starts)
@@ -352,7 +351,7 @@ class _Blocks:
     def translations(self, number: int) -> tuple[list[str], float]:
         """And the seconds that they took. None where they are not there or damaged."""
         try:
-            content = read_inside(self._run.path, self._path(number), 1 << 28)
+            content = read_inside(self._run.path, self.folder / f"{number:06d}.json", 1 << 28)
             sha256, translations, seconds = _BLOCK.validate_json(content)
         except (FileNotFoundError, ValidationError):
             return [], 0.0
@@ -360,7 +359,4 @@ class _Blocks:
 
     def save(self, number: int, *made: object) -> None:
         """`made`: translations and seconds."""
-        write_bytes(self._path(number), json.dumps([sha256_of_json(made), *made]).encode())
-
-    def _path(self, number: int) -> Path:
-        return self.folder / f"{number:06d}.json"
+        write_bytes(self.folder / f"{number:06d}.json", json.dumps([sha256_of_json(made), *made]).encode())

@@ -56,11 +56,11 @@ def smaller_batches(settings: TrainingConfig, saved_steps: list[int]) -> str:
 def try_largest_batches(state: TrainingState, dataset: Mixture) -> None:
     """Computes gradients of the largest batches in each phase, so that too little memory shows before the first step.
     Weights, moments and generators stay as they were. Raises what torch or Python raises."""
-    device, optimizer, updates = state.model.device, state.optimizer, Updates(state, dataset)
-    is_new = not optimizer.state()
+    device, optimizer, is_new = state.model.device, state.optimizer, not state.optimizer.state()
     generators = torch.random.fork_rng([device] if device.type == "cuda" else [])
     # With little memory torch warns that it falls back to slower algorithms.
     with memory_limited(device), generators, warnings.catch_warnings(action="ignore"):
+        updates = Updates(state, dataset)
         try:
             if is_new:  # its first step takes memory for moments; at a learning rate of zero it changes no weight
                 optimizer.average_and_clip(1)

@@ -79,7 +79,7 @@ def written(parts: Sequence[Part], tokenizer: Tokenizer, model: Transformer) -> 
 
 def _written_by_alignment(source: SourcePart, tgt_ids: Sequence[int], weights: Tensor, tokenizer: Tokenizer) -> str:
     """The translation with tags around the words that belong to theirs, and with spans that the model has lost."""
-    src_words, tgt_words, matrix = _word_weights(source, tgt_ids, weights, tokenizer)
+    src_words, tgt_words, matrix = word_weights(source, tgt_ids, weights, tokenizer)
     rows, missing = list[int](), set(held(source.text))
     for row, word in enumerate(tgt_words):
         if word.text not in SYMBOLS or word.text in missing:
@@ -100,7 +100,7 @@ def _written_by_alignment(source: SourcePart, tgt_ids: Sequence[int], weights: T
     return numbered_back(placed(words, marks, matrix[rows]), source.symbols)
 
 
-def _word_weights(
+def word_weights(
     source: SourcePart, tgt_ids: Sequence[int], weights: Tensor, tokenizer: Tokenizer
 ) -> tuple[list[Word], list[Word], Weights]:
     """The words of both sides, and the attention (T,S) of each target word for each of the source."""
@@ -119,7 +119,7 @@ def usual_firsts(
     """For each part and the ids of its translation, of which there are some: with which piece its terms' own words begin."""
     weights = cross_attention(model, [(source.ids, ids) for source, ids in translated])
     for (source, ids), of_part in zip(translated, weights, strict=True):
-        src_words, _, matrix = _word_weights(source, ids, of_part, tokenizer)
+        src_words, _, matrix = word_weights(source, ids, of_part, tokenizer)
         firsts = words_of(tokenizer.tgt_pieces(ids))[1].argmax(1)
         ends = np.array(list(accumulate(len(word.space) + len(word.text) for word in src_words)))
         found = list[int]()

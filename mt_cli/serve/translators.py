@@ -16,7 +16,7 @@ import torch
 from mt_cli.data.languages import english_name
 from mt_cli.data.normalize import is_letter
 from mt_cli.data.spans import Markup
-from mt_cli.decoding.alignment import Weights, words_of
+from mt_cli.decoding.alignment import Weights, word_weights, words_of
 from mt_cli.decoding.parts import Translation
 from mt_cli.decoding.translator import Translator
 from mt_cli.device import choose_device
@@ -230,17 +230,13 @@ def _doubt(doubt: Doubt, source: Sequence[str], target: Sequence[str], weights: 
 
 def _attention(served: Served, line: ExplainedLine, source: Sequence[str], target: Sequence[str]) -> Weights:
     """(T,S), from 0 to 1: how much each word that is shown attended to each source word that is shown."""
-    tokenizer = served.translator.tokenizer
-    n_tags, src_words, tgt_words, blocks = len(tokenizer.src_tags), list[str](), list[str](), list[Weights]()
+    src_words, tgt_words, blocks = list[str](), list[str](), [torch.zeros(0, 0)]
     for part, attention in zip(line.translation.parts, line.attention, strict=True):
-        own_src, of_src = words_of(tokenizer.src_pieces(part.src_ids[n_tags:]))
-        own_tgt, of_tgt = words_of(tokenizer.tgt_pieces(part.hypotheses[0].ids))
-        weights = attention[: of_tgt.shape[1], n_tags : n_tags + of_src.shape[1]].double().numpy()
-        blocks.append(of_tgt @ weights @ of_src.T / np.maximum(of_tgt.sum(1, keepdims=True), 1))
-        src_words += [word.text for word in own_src]
-        tgt_words += [word.text for word in own_tgt]
-    matrix = torch.block_diag(torch.zeros(0, 0), *map(torch.from_numpy, blocks)).numpy()
-    return _same(target, tgt_words) @ matrix @ _same(source, src_words).T
+        words = word_weights(part.source, part.hypotheses[0].ids, attention, served.translator.tokenizer)
+        src_words += [word.text for word in words[0]]
+        tgt_words += [word.text for word in words[1]]
+        blocks.append(torch.from_numpy(words[2]))
+    return _same(target, tgt_words) @ torch.block_diag(*blocks).numpy() @ _same(source, src_words).T
 
 
 def _same(shown: Sequence[str], own: Sequence[str]) -> Weights:

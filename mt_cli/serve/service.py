@@ -25,7 +25,7 @@ from mt_cli.decoding.search import usual_batch_size
 from mt_cli.documents.document import FORMATS, TABLES, Written, read_document
 from mt_cli.documents.translate import checked
 from mt_cli.errors import DataError, RunDirError, UsageError
-from mt_cli.files import refuse_outside, refuse_special_file
+from mt_cli.files import read_inside, write_bytes
 from mt_cli.serve.batcher import Batcher
 from mt_cli.serve.guard import Access, Needs, Refused
 from mt_cli.serve.translators import Pair, Served, Task, Translators
@@ -36,7 +36,6 @@ _MAX_LINES = 2000  # of a request
 _MAX_DETECTED = 200  # characters of a text whose language is to be found
 _QUEUE = 30  # requests of the largest size that may wait
 _CHUNK = 128  # segments of a file that wait at a time, so that a large one leaves room for others
-_MAX_CORRECTIONS_BYTES = 64_000_000
 _BREAKS = re.compile("[\x00-\x20\x7f-\x9f\u2028\u2029]+")  # tabs, ends of lines and other controls
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -275,26 +274,18 @@ async def keep_correction(asked: Asked, name: str = "text") -> dict[str, bool]:
     try:
         await asyncio.to_thread(_append, served, source, target)
     except (OSError, RunDirError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "corrections.tsv is no regular file of the run"
-        raise Refused(500, f"the correction was not kept: {reason}") from None
+        log.error(f"a correction was not kept: {error}")
+        raise Refused(500, "the correction was not kept; what the server printed says why") from None
     return {"success": True}
 
 
 def _append(served: Served, source: str, target: str) -> None:
-    """Writes a row in the order of the language pair; what a crash has left unfinished before it becomes a row of its own."""
+    """Adds a row in the order of the language pair. Raises RunDirError for a file that is none of the run, or is too large."""
     pair, file = served.direction.pair, served.corrections_file()
     row = [target, source] if served.direction.is_reverse else [source, target]
     with _corrections_lock:
-        refuse_outside(served.run.path, file)
-        refuse_special_file(file)
-        with file.open("a+b") as handle:
-            size = handle.seek(0, os.SEEK_END)
-            if size > _MAX_CORRECTIONS_BYTES:
-                raise Refused(507, "the correction was not kept: there are too many")
-            text = "" if size else f"{pair.src_lang}\t{pair.tgt_lang}\ttime\n"
-            handle.seek(max(0, size - 1))
-            text += "\n" if size and handle.read(1) != b"\n" else ""
-            text += "\t".join([*row, time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())]) + "\n"
-            handle.write(text.encode())
-            handle.flush()
-            os.fsync(handle.fileno())
+        content = read_inside(served.run.path, file) if os.path.lexists(file) else b""
+        content = content or f"{pair.src_lang}\t{pair.tgt_lang}\ttime\n".encode()
+        content += b"" if content.endswith(b"\n") else b"\n"
+        row.append(time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
+        write_bytes(file, content + "\t".join(row).encode() + b"\n")

@@ -19,8 +19,8 @@ _OF_HYP = "Score these translations, of any system; repeatable."
 _OF_TGT_LANG = "With --hyp: their language. Default: that of the file names, or of the script."
 _OF_TOKENIZE = "sacrebleu's BLEU tokenizer. Default: that of the config, or of the language."
 _OF_BASELINES = "Also score the copied source and the most similar training pair."
-_OF_FORMAT = "How results are printed: as text (the default), or for a paper or a program."
-Format = Literal["text", "json", "latex", "markdown"] | None
+_OF_FORMAT = "How results are printed: as text, or for a paper or a program."
+Format = Literal["text", "json", "latex", "markdown"]
 
 
 @options.with_search_options("n_best")
@@ -39,7 +39,7 @@ def evaluate(
     to: options.ToOption = None,
     glossary: options.GlossaryOption = None,
     strict_terms: options.StrictTermsOption = False,
-    form: Annotated[Format, Option("--format", help=_OF_FORMAT)] = None,
+    form: Annotated[Format, Option("--format", help=_OF_FORMAT)] = "text",
     as_json: Annotated[bool, Option("--json", help="The same as --format json.")] = False,
 ) -> None:
     """Score systems on test sets with sacrebleu. It prints BLEU, chrF and TER with 95% intervals, and the model's loss.
@@ -49,8 +49,6 @@ def evaluate(
 
     Options of the search that are given here replace those of each run's config.
     """
-    if as_json and form not in {None, "json"}:
-        raise UsageError(f"--json is the same as --format json; leave out --json or --format {form}")
     src, ref, runs, checkpoints = options.only_file("--src", sources), references or [], runs or [], list[str]()
     terms = options.term_options(glossary, strict_terms)
     more = {"baselines": baselines, "robustness": robustness}
@@ -81,7 +79,7 @@ def evaluate(
             results += evaluated(run, src=src, ref=ref, checkpoint=name, **of_run)
     finally:
         if results:  # also those before a failure
-            print(as_table(Evaluation(results) if runs else results, "json" if as_json else form or "text"))
+            print(as_table(Evaluation(results) if runs else results, "json" if as_json else form))
 
 
 def _existing(runs: list[Path], requested: list[str] | None, search: dict[str, Any]) -> list[str]:

@@ -153,7 +153,7 @@ def test_tags_stay_around_their_words_and_text_stays_text(client):
         ({"q": "cat", "source": "en", "target": "de", "alternatives": 99}, 400, "Invalid request: alternatives parameter"),
         ([], 400, "Invalid request: the body is no JSON object"),
         ("[" * 50_000, 400, "Invalid request: the body is no JSON object"),
-        ("x" * 200_000, 413, "a body of more than 125536 bytes"),
+        ("x" * 200_000, 413, "a body of 200000 bytes, expected at most 125536"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_said(client, body, status, error):

@@ -214,8 +214,12 @@ def _limited(receive: Receive, most: int) -> Receive:
 
 
 async def _parameters(request: Request, most: int) -> dict[str, Any]:
-    """Those of the query string, and of the body as JSON or as a form, which win. Raises Refused for a body that is neither."""
+    """Those of the query string, and of the body as JSON or as a form, which win. Raises Refused for a body that is neither,
+    and for one of more than `most` bytes: before it is read, where it says so."""
     found: dict[str, Any] = dict(request.query_params)
+    length = request.headers.get("content-length", "0")
+    if float(length) > most:
+        raise Refused(413, f"a body of {length[:20]} bytes, expected at most {most}")
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     try:
         if kind in {"application/x-www-form-urlencoded", "multipart/form-data"}:

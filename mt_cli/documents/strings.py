@@ -9,10 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from html import unescape
 
-from mt_cli.data.languages import language
 from mt_cli.data.spans import escaped
 from mt_cli.data.units import PoEntry, po_entries, po_header
-from mt_cli.documents.document import Changes, Code, Edit, Segment, TextDocument, edited, remarks_of
+from mt_cli.documents.document import Changes, Code, Edit, Segment, TextDocument, remarks_of
 from mt_cli.documents.xml import Element, XmlDocument
 from mt_cli.errors import DataError
 
@@ -105,18 +104,6 @@ def _quoted(source: str, newline: str, text: str) -> str:
 
 # Android ---------------------------------------------------------------------------------------------------------------
 
-# The categories of whole numbers that differ from one and other (CLDR).
-_PLURALS = {
-    "other": "zh ja ko th vi id ms lo my km bo dz",
-    "one few many other": "ru uk be pl",
-    "one few other": "sr hr bs ro cs sk lt",
-    "one two few other": "sl",
-    "zero one other": "lv",
-    "one two few many other": "ga mt",
-    "zero one two few many other": "ar cy",
-    "one two other": "he iu",
-}
-_CATEGORIES = {code: names.split() for names, codes in _PLURALS.items() for code in codes.split()}
 _ANDROID_ESCAPE = re.compile(r"\\(?:u(?P<code>[0-9A-Fa-f]{4})|(?P<char>.))|\"|\s+", re.DOTALL)
 
 
@@ -144,25 +131,10 @@ class AndroidStrings(XmlDocument):
         self.add(start, end, codes, *change, owner=owner, place=place, is_asked=not is_kept)
 
     def marks(self, changes: Changes, tgt_lang: str) -> Iterator[Edit]:
-        remarks = remarks_of(changes)  # of strings, arrays and plurals
-        for above, remark in remarks.items():
+        for above, remark in remarks_of(changes).items():  # of strings, arrays and plurals
             if remark:
                 shown = remark.replace("--", "- -")
                 yield Edit(above.start, above.start, f"<!-- mt: {shown} -->{self.newline}    ")
-        # Of the target's categories those that the source lacks are as its other, and the rest is left out.
-        names = _CATEGORIES.get(language(tgt_lang), ["one", "other"])
-        for plurals in remarks:
-            items = {item.get("quantity"): item for item in plurals.all("item")}
-            if plurals.name == "plurals" and (other := items.get("other")):
-                own_change = self.filled([one for one in changes if other.start < one[0].start < other.end])
-                content = edited(self.text, own_change, other.start, other.end)
-                lead = self.indent(plurals.first, other.start)
-                for name in names:
-                    if name not in items:
-                        item = re.sub(r"(quantity\s*=\s*.)other", rf"\1{name}", content, count=1)
-                        yield Edit(other.start, other.start, item + lead)
-                for gone in (item for name, item in items.items() if name not in names):
-                    yield Edit(gone.start, gone.end + len(lead), "")
 
 
 def _plain(escapes: re.Pattern[str], text: str) -> str:

@@ -119,10 +119,6 @@ class XmlDocument(TextDocument):
     def inner(self, element: Element) -> str:
         return self.text[element.first : element.last]
 
-    def indent(self, start: int, end: int) -> str:
-        """The whitespace at the end of a stretch."""
-        return self.text[start + len(self.text[start:end].rstrip()) : end]
-
     def content(self, element: Element, is_around_words: Callable[[Element], bool]) -> Content:
         """What `coded` and `add` take. Of an element that is a CDATA section: its content, which may be HTML."""
         start, end = element.first, element.last
@@ -192,7 +188,8 @@ class Xliff(XmlDocument):
         attributes = like.tag[1 + len(like.prefix + like.name) : -1].rstrip("/ ")
         for attribute in ["state", *([] if target else ["lang"])]:
             attributes = _attribute(attribute).sub("", attributes)
-        lead = "" if target else self.indent(unit.first, source.start)
+        indent = self.text[unit.first + len(self.text[unit.first : source.start].rstrip()) : source.start]
+        lead = "" if target else indent
         attributes += "" if self._is_new else ' state="needs-review-translation"'
 
         def wrap(content: str) -> str:

@@ -72,8 +72,7 @@ class UnfailingStderr:
 
 
 class TerminalHandler(logging.Handler):
-    """Shows each log record as a line on stderr, above any progress bar; of several processes, errors and those of the
-    first."""
+    """Shows log records as lines on stderr, above any progress bar; of several processes, errors and the first's."""
 
     def emit(self, record: logging.LogRecord) -> None:
         prefix = {logging.WARNING: "warning: ", logging.ERROR: "error: "}.get(record.levelno, "")

@@ -67,8 +67,7 @@ class Code(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Segment:
-    """A text of a document that is translated as a whole, and where its translation is written. Others may lie within its
-    codes."""
+    """A text that is translated as a whole, and where its translation is written. Others may lie within its codes."""
 
     start: int
     end: int
@@ -178,8 +177,7 @@ class TextDocument:
         self, start: int, end: int, codes: Sequence[Code] = (), read: Callable[[str], str] = escaped,
         write: Callable[[str], str] = html.unescape, **of_segment: Any,
     ) -> None:  # fmt: skip
-        """Adds a stretch as a segment, if it has words. Codes at its edges without words stay outside, if they belong to no
-        pair."""
+        """Adds a stretch as a segment, if it has words, without codes at its edges that have none and belong to no pair."""
         text, inner = self.text, list(codes)
 
         def is_outside(code: Code, paired: str) -> bool:

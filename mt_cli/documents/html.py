@@ -1,6 +1,5 @@
-"""HTML: the text between the tags of blocks, with the tags within as codes, and what attributes say to readers. Markdown:
-paragraphs, each one line when it is translated, headings, items and the cells of tables, with emphasis, links and inline
-code as codes; code, front matter, formulas and the targets of links stay as they are."""
+"""HTML: the text of blocks, with the tags within as codes, and what attributes say to readers. Markdown: paragraphs,
+headings, items, cells, with emphasis, links and inline code as codes; code, formulas and targets of links stay."""
 
 import re
 from collections.abc import Callable, Iterable

@@ -143,8 +143,7 @@ class DocxPart(XmlDocument):
         return found
 
     def _field_length(self, runs: list[Element]) -> int:
-        """How many of these runs are a field that the office program computes, such as a page number; 0 for a link, or
-        none."""
+        """How many of these runs are a field that the program computes, such as a page number; 0 for a link, or none."""
         depth, code = 0, ""
         for number, run in enumerate(runs, 1):
             marks = [one.get("fldCharType") for one in run.all("fldChar")]

@@ -1,5 +1,4 @@
-"""Subtitles, SRT and WebVTT: cues that make up a sentence are translated together, and the translation is split by
-their times."""
+"""Subtitles, SRT and WebVTT: the cues of a sentence are translated together, and the translation is split by times."""
 
 import re
 from collections.abc import Iterator, Sequence

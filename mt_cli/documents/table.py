@@ -1,5 +1,4 @@
-"""Tables: the cells of one column are translated, into another one or into a new one behind the last. CSV, workbooks
-(.xlsx)."""
+"""Tables, CSV and workbooks (.xlsx): one column is translated, into another one or into a new one behind the last."""
 
 import logging
 import posixpath
@@ -39,8 +38,7 @@ class Table(TextDocument):
     has_equal_rows = True  # whether all rows have as many cells
 
     def choose(self, column: str) -> None:
-        """Makes the segments: of columns by their names in the first row, or by numbers, and then the first row is text: `en`,
-        `en,de`, `1,2`. Raises UsageError for one that is not there."""
+        """Adds the segments of columns by name or by number: `en`, `en,de`, `1,2`. Raises UsageError for one not there."""
         names, first_row = [one.strip() for one in column.split(",")], self.rows[0] if self.rows else {}
         if len(names) > 2:
             raise UsageError(f"{self.name}: --column has {len(names)} columns; give the source, or SOURCE,TARGET")
@@ -143,8 +141,7 @@ def read_workbook(content: bytes, name: str, column: str) -> Archive:
 
 
 class Sheet(XmlDocument, Table):
-    """The cells of each visible sheet of a workbook. Formulas stay as they are; a translated cell has the style of its
-    source."""
+    """A sheet of a workbook. Formulas stay as they are; a translated cell has the style of its source."""
 
     has_equal_rows = False
 

@@ -112,9 +112,8 @@ def avoid_saturated_int8() -> None:
 
 
 def write_ctranslate2(translator: Translator, folder: Path, quantization: str = "float32") -> None:
-    """The model in `folder`, which must exist, and its tokenizer beside it (`source.spm`, `target.spm`). Raises
-    UsageError when ctranslate2 is not installed or the run has a part that the format cannot hold and no weight can
-    take."""
+    """The model in `folder`, which must exist, and its tokenizer beside it. Raises UsageError when ctranslate2 is not
+    installed or the run has a part that the format cannot hold and no weight can take."""
     try:
         from ctranslate2 import specs
     except ImportError:
@@ -154,8 +153,7 @@ def write_ctranslate2(translator: Translator, folder: Path, quantization: str = 
 
 
 def write_argos(translator: Translator, folder: Path, quantization: str = "int8") -> None:
-    """`translate-SRC_TGT.argosmodel` in `folder`. Raises UsageError for a run with a tokenizer for each language, as the
-    package has room for one, and for a run with tags."""
+    """`translate-SRC_TGT.argosmodel` in `folder`. Raises UsageError for a run with two tokenizers, or with tags."""
     tokenizer, data = translator.tokenizer, translator.config.data
     if not tokenizer.is_joint:
         raise UsageError("an Argos package holds one tokenizer, this run has two; train with tokenizer.joint: true")
@@ -195,7 +193,10 @@ def _fill(spec: Any, translator: Translator) -> None:
                 else:
                     matrices, part.queries_scale = part.linear, np.float32(1 / getattr(layer, name).temperature)
                 for matrix, several in zip(matrices, linears.values(), strict=True):
-                    _fill_linears(matrix, *several)
+                    # A convolution of kernel 1 is a matrix with one more dimension.
+                    matrix.weight = np.concatenate([_array(linear.weight.flatten(1)) for linear in several])
+                    if several[0].bias is not None:
+                        matrix.bias = np.concatenate([_array(linear.bias) for linear in several])
     spec.decoder.projection.weight = _array(model.scaled_projection())
     bias = model.projection.bias
     spec.decoder.projection.bias = np.zeros(n_pieces, np.float32) if bias is None else _array(bias).copy()
@@ -224,13 +225,6 @@ def _fill_ends(spec: Any, embeddings_spec: Any, embeddings: Embeddings, final_no
         )
     _fill_norm(getattr(spec, "layernorm_embedding", None), embeddings.norm)
     _fill_norm(getattr(spec, "layer_norm", None), final_norm)
-
-
-def _fill_linears(spec: Any, *linears: Any) -> None:
-    """Several matrices with one input as one. A convolution of kernel 1 is a matrix with one more dimension."""
-    spec.weight = np.concatenate([_array(linear.weight.flatten(1)) for linear in linears])
-    if linears[0].bias is not None:
-        spec.bias = np.concatenate([_array(linear.bias) for linear in linears])
 
 
 def _fill_norm(spec: Any, norm: Any) -> None:

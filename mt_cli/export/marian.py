@@ -373,12 +373,9 @@ def _imported_config(path: Path, keys: _Values, codes: list[str], src_lang: str 
 def _tokenizer(
     path: Path, keys: _Values, src_ids: dict[str, int], tgt_ids: dict[str, int], tags: dict[str, int]
 ) -> tuple[Tokenizer, Tensor, Tensor]:
-    """Our tokenizer, and for each piece of its two vocabularies the row of Marian's matrices that it has.
-
-    Most Marian models have one vocabulary for both languages. Ours of the source has the pieces of `source.spm`; one that
-    Marian's lacks has the row of `<unk>`, as which Marian reads it. Ours of the target has all of Marian's, so that the
-    probabilities stay; what `target.spm` lacks is written, but never read. A code such as `>>fr<<` becomes our tag `<2fr>`.
-    """
+    """Our tokenizer, and for each piece of its two vocabularies the row of Marian's matrices that it has. The source's has the
+    pieces of `source.spm`; one that Marian's lacks has the row of `<unk>`. The target's has all of Marian's, so that the
+    probabilities stay; what `target.spm` lacks is written, but never read. A code such as `>>fr<<` becomes our tag `<2fr>`."""
     # In the order of our ids. No source has a begin symbol, so any row will do there.
     pad, start, eos = keys["pad_token_id"], keys["decoder_start_token_id"], keys["eos_token_id"]
     src_symbols, tgt_symbols = [pad, src_ids["<unk>"], pad, eos], [pad, tgt_ids["<unk>"], start, eos]

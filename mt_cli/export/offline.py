@@ -244,8 +244,7 @@ def _sentence_end(abbreviations: Iterable[str]) -> str:
 
 
 def _of_unknown(characters: str) -> dict[str, str]:
-    """Patterns of what a training text with these characters has not: signs that nobody sees; words with other letters, and
-    other signs, for which no piece is good."""
+    """Patterns of what a text with these characters has not: signs that nobody sees, words with other letters, signs."""
     known = _escaped(characters)
     letter = rf"[[\p{{L}}\p{{M}}]--[{known}]]"
     letters = rf"[[\p{{L}}\p{{N}}]--[\p{{Nd}}{normalize.UNSPACED}]--{letter}]*"

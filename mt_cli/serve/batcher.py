@@ -1,5 +1,4 @@
-"""Translates what waits, together: each thread takes its share of the lines of all requests that want the same. All
-else happens on the server's event loop."""
+"""Translates what waits, together: each thread takes its share of the lines of all requests that want the same."""
 
 import asyncio
 import logging
@@ -40,8 +39,7 @@ class Batcher:
         self._pool = ThreadPoolExecutor(n_threads, "translate", torch.set_num_threads, (1,))
 
     def submit(self, task: Task, lines: Sequence[str]) -> asyncio.Future[list[Any]]:
-        """Its result has one for each line; once it is cancelled, no further line is translated. Raises Refused when so much
-        waits already that the answer would come too late."""
+        """Its result has one for each line; once it is cancelled, no other line is translated. Refused if too much waits."""
         n_characters, n_waiting = sum(map(len, lines)) + len(lines), sum(self._characters.values())
         if n_waiting and n_waiting + n_characters > self._max_waiting:
             raise Refused(503, "too many requests wait; try again later", _RETRY_AFTER)
@@ -68,8 +66,7 @@ class Batcher:
         self._start()
 
     def _next_batch(self) -> tuple[Task, list[_Line], int] | None:
-        """A thread's share of all that is not answered, of the request that waits longest and of those that want the same;
-        and how many they are."""
+        """A thread's share of what waits, of the oldest request and of those that want the same; how many these are."""
         task, batch, n_characters, n_requests = None, list[_Line](), 0, 0
         n_lines = self._n_translating + sum(len(lines) for _, lines in self._requests)
         share = min(self._max_lines, max(_MIN_LINES, math.ceil(n_lines / self._n_threads)))

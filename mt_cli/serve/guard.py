@@ -45,8 +45,7 @@ class Access:
 
     @property
     def own_names(self) -> list[str]:
-        """What the header Host of a request may say. Another name is that of a website that has made its name lead here, to
-        read answers in the browser of somebody who can reach this server (DNS rebinding)."""
+        """What the header Host may say: another website that has made its name lead here is refused (DNS rebinding)."""
         if self.is_open or self.keys:
             return ["*"]
         return ["localhost", "127.0.0.1", "[::1]", f"[{self.host}]" if ":" in self.host else self.host]

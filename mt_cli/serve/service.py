@@ -124,8 +124,7 @@ class Asked:
         return next(iter(await self.detect(text, target)), (None, 0.0))
 
     async def detect(self, text: str, target: str | None = None) -> list[tuple[Pair, float]]:
-        """A direction from each language that the text may be in, into `target` if it is given, with a confidence of 0
-        to 100: by its letters, and by how probable the translation is. Best first."""
+        """As `likely`, with confidences of 0 to 100, best first: of several by how probable the translation is, too."""
         text = text[:_MAX_DETECTED]
         shares = self.service.translators.likely(text, target)
         weights = dict.fromkeys(shares, 1.0)
@@ -245,8 +244,7 @@ _corrections_lock = threading.Lock()
 
 
 async def translated_file(asked: Asked) -> tuple[str, bytes]:
-    """The name and the content of the translation of the parameter `file`. Raises Refused, DataError and UsageError for
-    one that cannot be read or written."""
+    """Name and content of the translation of the parameter `file`. Raises Refused, DataError and UsageError."""
     pair, file, column = asked.pair(), asked.parameters.get("file"), asked.parameters.get("column")
     if not isinstance(file, UploadFile) or not file.filename:
         raise Refused(400, "Invalid request: missing file parameter")
@@ -269,8 +267,7 @@ async def translated_file(asked: Asked) -> tuple[str, bytes]:
 
 
 async def keep_correction(asked: Asked, name: str = "text") -> dict[str, bool]:
-    """Of the text `q` to that of the parameter `name`: on the disk when this returns, as a row of a table that the run can be
-    trained on. Raises Refused for a correction without text, and where it cannot be written."""
+    """Of the text `q` to that of the parameter `name`: on the disk when this returns, for the run to be trained on."""
     served = asked.service.translators.served[asked.pair()]
     source, target = (_BREAKS.sub(" ", asked.text(one)).strip() for one in ("q", name))
     if not source or not target:

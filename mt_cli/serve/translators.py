@@ -1,6 +1,5 @@
 """The translators of a server: one for each direction of each run, loaded again when the best checkpoint of its run
-moves; which of them a client means, and what it may want of it: translations, scores of them, or all that the page
-shows of them."""
+moves; which of them a client means, and what it may want of it."""
 
 import importlib.util
 import logging
@@ -21,7 +20,7 @@ from mt_cli.decoding.parts import Translation
 from mt_cli.decoding.translator import Translator
 from mt_cli.device import choose_device
 from mt_cli.errors import CheckpointError, DataError, RunDirError, UsageError
-from mt_cli.explain.doubts import Doubt, ExplainedLine
+from mt_cli.explain.doubts import ExplainedLine
 from mt_cli.explain.estimate import Estimate, explain_estimated, load_estimate
 from mt_cli.run.checkpoint import load_model
 from mt_cli.run.run_dir import Direction, RunDir, directions_of
@@ -202,30 +201,28 @@ def _shown(served: Served, line: ExplainedLine) -> dict[str, Any]:
         words_of(list(text.replace(" ", "\u2581")))[0] for text in (line.translation.source, line.translation.text)
     )
     source, target = ([word.text for word in own if word.text] for own in shown)  # words and other characters
-    weights = _attention(served, line, source, target)
+    weights, doubts = _attention(served, line, source, target), list[dict[str, Any]]()
+    for (
+        doubt
+    ) in line.doubts:  # with the target words that it names, or that attended most to the source words that it names
+        named = doubt.detail.split()
+        if doubt.kind in _OF_SOURCE:
+            unseen = {*doubt.detail} if doubt.kind == "unseen" else set[str]()
+            chosen = [i for i, word in enumerate(source) if word in named or unseen & {*word}]
+            words = sorted({int(weights[:, i].argmax()) for i in chosen}) if len(target) else []
+        else:
+            words = [i for i, word in enumerate(target) if word in named and doubt.kind != "length"]
+        doubts.append({"kind": doubt.kind, "detail": doubt.detail, "words": words})
     return {
         "source": line.translation.source,
         "texts": line.translation.texts,
         "estimate": None if line.chrf is None else round(line.chrf, 1),
         "is_low": bool(served.estimate and line.chrf is not None and line.chrf < served.estimate.low),
-        "doubts": [_doubt(one, source, target, weights) for one in line.doubts],
+        "doubts": doubts,
         "source_words": source,
         "target_words": target,
         "attention": weights.round(3).tolist(),
     }
-
-
-def _doubt(doubt: Doubt, source: Sequence[str], target: Sequence[str], weights: Weights) -> dict[str, Any]:
-    """With the target words that it is about: those that it names, or that attended most to the source words that it
-    names."""
-    named = doubt.detail.split()
-    if doubt.kind in _OF_SOURCE:
-        unseen = {*doubt.detail} if doubt.kind == "unseen" else set[str]()
-        chosen = [i for i, word in enumerate(source) if word in named or unseen & {*word}]
-        words = sorted({int(weights[:, i].argmax()) for i in chosen}) if len(target) else []
-    else:
-        words = [i for i, word in enumerate(target) if word in named and doubt.kind != "length"]
-    return {"kind": doubt.kind, "detail": doubt.detail, "words": words}
 
 
 def _attention(served: Served, line: ExplainedLine, source: Sequence[str], target: Sequence[str]) -> Weights:

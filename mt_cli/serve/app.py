@@ -81,11 +81,7 @@ def server(service: Service) -> uvicorn.Server:
     methods, headers = ("GET", "POST", "DELETE"), ("authorization", "content-type")
     cors: dict[str, Any] = {"allow_origins": ["*"], "allow_methods": methods, "allow_headers": headers}
     app = Starlette(
-        routes=[
-            route(service, api, one)
-            for api in (libretranslate.PAGE, libretranslate.API, deepl.API)
-            for one in api.endpoints
-        ],
+        routes=[route(service, api, one) for api in (libretranslate.API, deepl.API) for one in api.endpoints],
         middleware=[
             Middleware(TrustedHostMiddleware, allowed_hosts=access.own_names, www_redirect=False),
             *([Middleware(CORSMiddleware, **cors)] if access.has_cors else []),

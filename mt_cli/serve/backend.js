@@ -23,16 +23,16 @@ window.mtBackend = (() => {
   };
 
   return {
-    languages: () => ask("mt/languages").then((answer) => answer.json()), // [{ code, name, targets: [code] }]
+    languages: () => ask("languages").then((answer) => answer.json()), // [{ code, name, targets: [code] }]
     // { source, target, q, alternatives } -> { lines: [{ texts, estimate, is_low, doubts, source_words, target_words, attention }] }
     translate: (request, signal) => send("mt/translate", request, signal),
-    correct: (correction) => send("mt/correct", correction), // { source, target, q, text }
+    correct: ({ text, ...correction }) => send("suggest", { ...correction, s: text }), // { source, target, q, text }
     async file(request, signal) { // { source, target, file, column }, of a table its column -> { name, blob }
       const body = new FormData();
       for (const [name, value] of Object.entries(request)) body.append(name, value);
-      const answer = await ask("mt/file", { method: "POST", signal, body });
-      const [, plain, encoded] = /filename(?:="([^"]*)|\*=utf-8''(.*))/i.exec(answer.headers.get("Content-Disposition")) ?? [];
-      return { name: plain ?? (encoded ? decodeURIComponent(encoded) : request.file.name), blob: await answer.blob() };
+      const { translatedFileUrl: url } = await ask("translate_file", { method: "POST", signal, body }).then((answer) => answer.json());
+      const [path, name] = /download_file\/[^/]+\/(.+)/.exec(url);
+      return { name: decodeURIComponent(name), blob: await ask(path, { signal }).then((answer) => answer.blob()) };
     },
   };
 })();

@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 _MIN_LINES = 8  # fewer hardly take less time
 _MAX_CHARACTERS = 50_000  # of a batch: what comes later waits for so much at most
 _LINGER = 0.1  # of the time that the last batch took: so long a thread waits for those that were answered by it
-_RETRY_AFTER = 10  # seconds
+_RETRY_AFTER = 2  # seconds
 
 Translate = Callable[[Task, list[str]], list[Any]]  # gives a result for each line
 _Line = tuple[str, asyncio.Future[Any]]

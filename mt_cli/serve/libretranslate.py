@@ -3,7 +3,6 @@ page, with what its script asks for."""
 
 import re
 import secrets
-from functools import partial
 from typing import Any
 from urllib.parse import quote
 
@@ -95,25 +94,6 @@ async def health(asked: Asked) -> Any:
     return {"status": "ok"}
 
 
-API = Api(
-    [
-        Endpoint("POST", "/translate", translate),
-        Endpoint("POST", "/translate_file", translate_file, takes_file=True),
-        Endpoint("GET", "/download_file/{token}/{name}", download_file, needs="nothing"),
-        Endpoint("GET", "/languages", languages, needs="nothing"),
-        Endpoint("POST", "/detect", detect),
-        Endpoint("GET", "/frontend/settings", settings, needs="nothing"),
-        Endpoint("POST", "/suggest", partial(keep_correction, name="s"), needs="token"),
-        Endpoint("GET", "/health", health, needs="nothing"),
-        Endpoint("GET", "/MTRestService/TranslateJson", opus_cat),
-    ],
-    missing_key_status=400,
-)
-
-
-# The page --------------------------------------------------------------------------------------------------------------
-
-
 async def page(asked: Asked) -> Response:
     nonce = secrets.token_urlsafe(16)
     text = render_page("serve/page.html", token=asked.service.access.token, nonce=nonce)
@@ -126,18 +106,19 @@ async def translate_lines(asked: Asked) -> Any:
     return {"lines": await asked.translate(task, re.split(r"\r\n|[\r\n]", asked.text("q")))}
 
 
-async def file(asked: Asked) -> Response:
-    name, content = await translated_file(asked)
-    disposition = f"attachment; filename*=utf-8''{quote(name, safe='')}"
-    return Response(content, media_type="application/octet-stream", headers={"content-disposition": disposition})
-
-
-PAGE = Api(
+API = Api(
     [
+        Endpoint("POST", "/translate", translate),
+        Endpoint("POST", "/translate_file", translate_file, takes_file=True),
+        Endpoint("GET", "/download_file/{token}/{name}", download_file, needs="nothing"),
+        Endpoint("GET", "/languages", languages, needs="nothing"),
+        Endpoint("POST", "/detect", detect),
+        Endpoint("GET", "/frontend/settings", settings, needs="nothing"),
+        Endpoint("POST", "/suggest", keep_correction, needs="token"),
+        Endpoint("GET", "/health", health, needs="nothing"),
+        Endpoint("GET", "/MTRestService/TranslateJson", opus_cat),
         Endpoint("GET", "/", page),
-        Endpoint("GET", "/mt/languages", languages, needs="nothing"),
         Endpoint("POST", "/mt/translate", translate_lines),
-        Endpoint("POST", "/mt/correct", keep_correction, needs="token"),
-        Endpoint("POST", "/mt/file", file, takes_file=True),
-    ]
+    ],
+    missing_key_status=400,
 )

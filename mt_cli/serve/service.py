@@ -266,10 +266,10 @@ async def translated_file(asked: Asked) -> tuple[str, bytes]:
     return f"{Path(name).stem}_{pair[1]}{suffix}", await asyncio.to_thread(document.written, made, language)
 
 
-async def keep_correction(asked: Asked, name: str = "text") -> dict[str, bool]:
-    """Of the text `q` to that of the parameter `name`: on the disk when this returns, for the run to be trained on."""
+async def keep_correction(asked: Asked) -> dict[str, bool]:
+    """Of the text `q` to `s`: on the disk when this returns, for the run to be trained on."""
     served = asked.service.translators.served[asked.pair()]
-    source, target = (_BREAKS.sub(" ", asked.text(one)).strip() for one in ("q", name))
+    source, target = (_BREAKS.sub(" ", asked.text(one)).strip() for one in ("q", "s"))
     if not source or not target:
         raise Refused(400, "a correction needs a source and a translation")
     try:

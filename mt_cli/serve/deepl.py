@@ -17,7 +17,7 @@ from mt_cli.serve.translators import Task
 _MOST_GLOSSARIES, _MOST_ENTRIES = 100, 10_000
 _MOST_USED = 10**12  # characters: the quota that clients ask for
 _VARIANTS = {"EN": ("EN-GB", "EN-US"), "PT": ("PT-PT", "PT-BR")}  # without a region the client refuses these as targets
-_KEPT = '<mt-kept id="{}"/>'
+_KEPT = re.compile(r'<mt-kept id="\d+"/>')
 _Entries = tuple[tuple[str, str], ...]
 
 
@@ -33,13 +33,11 @@ async def translate(asked: Asked) -> Any:
     if pair is None:
         is_known = source == "auto" or any(asked.service.translators.find(source, code) for _, code in served)
         raise Refused(400, f"Value for '{'target_lang' if is_known else 'source_lang'}' not supported.")
-    kept = [_keep(line, given.get("ignore_tags")) if markup else (line, []) for line in lines]
-    found = await asked.translate(Task(pair, markup, glossary=entries), [line for line, _ in kept])
+    kept = dict[str, str]()
+    sent = [_keep(line, given.get("ignore_tags"), kept) if markup else line for line in lines]
+    found = await asked.translate(Task(pair, markup, glossary=entries), sent)
     asked.service.n_billed += sum(map(len, lines))
-    texts = [own[0] for own in found]
-    for n, (_, contents) in enumerate(kept):
-        for number, content in enumerate(contents):
-            texts[n] = texts[n].replace(_KEPT.format(number), content)
+    texts = [_KEPT.sub(lambda one: kept.get(one[0], one[0]), own[0]) for own in found]
     shown = {"detected_source_language": pair[0].partition("-")[0].upper()}
     pairs_of_texts = zip(lines, texts, strict=True)
     return {"translations": [shown | {"text": text, "billed_characters": len(line)} for line, text in pairs_of_texts]}
@@ -141,17 +139,16 @@ def _entries(text: str, kind: object) -> _Entries:
     return tuple(entries.items())
 
 
-def _keep(line: str, given: object) -> tuple[str, list[str]]:
-    """The line with an empty tag for each element of the tags `given`, which is not translated; and these elements."""
+def _keep(line: str, given: object, kept: dict[str, str]) -> str:
+    """The line with an empty tag for each element of the tags `given`, which is not translated. These are added to `kept`."""
     names = given.split(",") if isinstance(given, str) else given if isinstance(given, list) else []
-    kept = list[str]()
 
     def keep(match: re.Match[str]) -> str:
-        kept.append(match[0])
-        return _KEPT.format(len(kept) - 1)
+        kept[tag := f'<mt-kept id="{len(kept)}"/>'] = match[0]
+        return tag
 
     for name in names:
         if isinstance(name, str) and re.fullmatch(r"\s*[\w:.-]{1,40}\s*", name):
             tag = re.escape(name.strip())
             line = re.sub(rf"<{tag}(?:\s[^<>]*)?>[^<>]*</{tag}>", keep, line)
-    return line, kept
+    return line

@@ -66,7 +66,7 @@ class Translators:
         self.n_threads = torch.get_num_threads() if self.device.type == "cpu" else 1  # that translate at the same time
         self._marks = {run: _mark(run) for run in runs}
         self._of_runs = {run: self._load(run) for run in runs}
-        self.served, self.n_reloads = self._joined(), 0
+        self.served = self._joined()
         self._is_closed = threading.Event()
 
     def _joined(self) -> dict[Pair, Served]:
@@ -103,7 +103,6 @@ class Translators:
                     self._marks[run] = mark  # what cannot be loaded is not tried again before it changes again
                     self._of_runs[run] = self._load(run)
                     self.served = self._joined()
-                    self.n_reloads += 1
                     log.info(f"{run}: its new best checkpoint translates from now on")
                 except (OSError, DataError, RunDirError, CheckpointError, UsageError) as error:
                     log.warning(f"{run}: the earlier checkpoint goes on translating: {error}")

@@ -277,9 +277,10 @@ def expected_values(described: Mapping[str, Any]) -> str:
     return " ".join([_KINDS[kind], *(f"{word} {bound:,}".removesuffix(".0") for word, bound in bounds)])
 
 
-def explain_errors(error: ValidationError, section: str) -> list[str]:
-    """A line for each wrong key of a section that was made in Python, not read from a file."""
-    return [_explain(".".join([section, *map(str, details["loc"])]), details) for details in error.errors()]
+def explain_errors(error: ValidationError, *section: str) -> list[str]:
+    """A line for each wrong key of a config, or of a section, that was made in Python, not read from a file."""
+    located = [([*section, *map(str, details["loc"])], details) for details in error.errors()]
+    return [_explain(".".join(part for part in keys if part[0] != "["), details) for keys, details in located]
 
 
 def _explain(name: str, details: Mapping[str, Any]) -> str:

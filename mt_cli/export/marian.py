@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 
 import torch
 import torch.nn.functional as F
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 from torch import Tensor
 
-from mt_cli.config import Config, DataConfig, DecodingConfig, ModelConfig, TokenizerConfig
+from mt_cli.config import Config, ModelConfig
 from mt_cli.config_file import explain_errors
 from mt_cli.data.tokenizer import (
     BOS_ID,
@@ -353,16 +353,11 @@ def _imported_config(path: Path, keys: _Values, codes: list[str], src_lang: str 
         "embedding_scale": scale,
         "embedding_init": init,
     }
-    sections: dict[str, type[BaseModel]] = {"data": DataConfig, "model": ModelConfig, "decoding": DecodingConfig}
-    made = dict[str, Any]()
-    for name, section in sections.items():
-        try:
-            made[name] = section.model_validate(values[name])
-        except ValidationError as error:
-            problems += explain_errors(error, name)
-    if not problems:
-        config = Config(tokenizer=TokenizerConfig(joint=False), **made)
-        problems = [problem for _, problem in config.contradictions()]
+    try:
+        config = Config.model_validate(values | {"tokenizer": {"joint": False}})
+        problems += [problem for _, problem in config.contradictions()]
+    except ValidationError as error:
+        problems += explain_errors(error)
     if any(problem.startswith("data.") for problem in problems):
         raise UsageError(f"{problems[0]}; give --src-lang and --tgt-lang")
     if problems:

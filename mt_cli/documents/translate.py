@@ -117,8 +117,11 @@ def checked(segment: Segment, made: Written, name: str) -> Written | None:
     both, lost = (segment.text, made.text), ""
     if segment.markup and (Counter(_TAG.findall(both[0])) != Counter(_TAG.findall(both[1])) or not _is_nested(both[1])):
         lost = "tags"
-    elif segment.directives and len({_arguments(segment.directives, one) for one in both}) > 1:
-        lost = "placeholders"
+    elif segment.directives:
+        wanted, found = map(segment.directives.findall, both)
+        if all(re.search(r"[({$]\w|\d\$|%%", one) for one in wanted):  # each has a name or a number: in any order
+            wanted, found = sorted(wanted), sorted(found)
+        lost = "placeholders" if wanted != found else ""
     if lost:
         log.info(f"note: {name}: {segment.place}: its {lost} are lost in translation, so it stays as it is")
     return None if lost or not made.text.strip() else made
@@ -132,9 +135,3 @@ def _is_nested(text: str) -> bool:
         elif not open_ones or open_ones.pop() != name:
             return False
     return True
-
-
-def _arguments(directives: re.Pattern[str], text: str) -> tuple[str, ...]:
-    """In their order, or in any where each has a name or a number."""
-    found = directives.findall(text)
-    return tuple(sorted(found) if all(re.search(r"[({$]\w|\d\$|%%", one) for one in found) else found)

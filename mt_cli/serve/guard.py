@@ -40,10 +40,6 @@ class Access:
     _counts: Counter[str] = field(default_factory=Counter)  # requests of each address in this minute
 
     @property
-    def max_body_bytes(self) -> int:
-        return 12 * self.max_characters + 65_536  # a character is at most 12 bytes, in JSON and in a form
-
-    @property
     def own_names(self) -> list[str]:
         """What the header Host may say: another website that has made its name lead here is refused (DNS rebinding)."""
         if self.is_open or self.keys:

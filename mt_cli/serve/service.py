@@ -165,7 +165,8 @@ def route(service: Service, api: Api, endpoint: Endpoint) -> Route:
     access = service.access
 
     async def answer(request: Request) -> Response:
-        most = access.max_file_bytes if endpoint.takes_file else access.max_body_bytes
+        # A character is at most 12 bytes, in JSON and in a form.
+        most = access.max_file_bytes if endpoint.takes_file else 12 * access.max_characters + 65_536
         request = Request(request.scope, _limited(request.receive, most))
         try:
             access.refuse_strangers(request)

@@ -6,6 +6,7 @@ import json
 import logging
 import re
 from collections import Counter
+from functools import cache, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -53,7 +54,8 @@ class DocumentTranslator:
     def __init__(self, translator: Translator, options: dict[str, Any], unfinished: Path):
         """Raises RunDirError where the file cannot be written."""
         self._translator, self._options, self._file = translator, options, unfinished
-        self._estimate, self._finished = load_estimate(translator), dict[str, Written]()
+        self._estimate = cache(partial(load_estimate, translator))  # which is for remarks alone
+        self._finished = dict[str, Written]()
         weights = [sha256_of_file(run.find_checkpoint(name)) for run, name in translator.origin]
         search = {name: value for name, value in options.items() if name not in TERM_OPTIONS}
         of_terms = [str(options[name]) for name in TERM_OPTIONS if name in options]
@@ -98,7 +100,7 @@ class DocumentTranslator:
         if not has_remarks:
             return [Written(one.text) for one in translations]
         made = list[Written]()
-        for line in explain_estimated(self._translator, translations, self._estimate):
+        for line in explain_estimated(self._translator, translations, self._estimate()):
             of_chrf = [] if line.chrf is None else [f"estimated chrF {line.chrf:.0f}"]
             made.append(Written(line.translation.text, "; ".join([*of_chrf, *map(str, line.doubts)])))
         return made

@@ -103,8 +103,6 @@ class Kind(StrEnum):
     # fmt: on
 
 
-# Faults of a single pair, by what is usual in the corpus -----------------------------------------------------------------
-
 _SAMPLE = 50_000  # pairs; at most twice as many are kept
 MAX_CHARACTERS = 1_500  # of a text that is looked into; a longer one is over-long whatever it says
 _RARE_SCRIPT = 0.02  # share of the letters of a side

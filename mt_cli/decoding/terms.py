@@ -145,12 +145,6 @@ def without_annotations(text: str) -> str:
     return _ANNOTATION.sub("", text)
 
 
-# The search for a translation that has all terms ---------------------------------------------------------------------
-
-# Post and Vilar 2018: the places of the beam are shared out among the numbers of tokens of the terms that partial hypotheses
-# have written. The end comes after the last term. Shapes: B sentences, W beam width, K candidates, P phrases of a
-# sentence, L tokens of a phrase, V vocabulary.
-
 TERM_WIDTH = 8  # of the beam at least, so that there is room for the pieces of several terms
 
 
@@ -175,7 +169,9 @@ def phrases_of(hits: Sequence[Hit], usual_firsts: Sequence[int], tokenizer: Toke
 
 
 class TermBeams(Beams):
-    """The W partial hypotheses of each sentence, and how much each has of each phrase."""
+    """The W partial hypotheses of each sentence, and how much each has of each phrase. The places of the beam are shared out
+    among the numbers of tokens of phrases that these have written; the end comes after the last phrase (Post and Vilar
+    2018). Shapes: B sentences, W beam width, K candidates, P phrases of a sentence, L tokens of a phrase, V vocabulary."""
 
     def __init__(
         self, beam_size: int, device: torch.device, phrases: Sequence[Sequence[Phrase]], inner_ids: Sequence[int]

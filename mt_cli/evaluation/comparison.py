@@ -252,8 +252,6 @@ def config_sha256(config: Config, decoding: DecodingConfig, data_sha256: Mapping
     return hashlib.sha256(json.dumps([sections, search, dict(data_sha256)], sort_keys=True).encode()).hexdigest()
 
 
-# Results as a table --------------------------------------------------------------------------------------------------
-
 Format = Literal["text", "latex", "markdown", "json"]
 _TEXT_COLUMNS = ("run", "translations", "checkpoint", "test set")  # which are aligned at their left
 _COLUMNS = (*_TEXT_COLUMNS, *TITLES.values(), "terms", "loss", "perplexity", "lines/s")

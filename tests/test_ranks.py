@@ -135,7 +135,7 @@ def test_a_process_with_other_files_or_another_config_is_refused_by_name(tiny, s
     (other / "tiny.yaml").write_text((tiny / "tiny.yaml").read_text().replace("n_heads: 2", "n_heads: 1"))
     (first, said), (second, told) = answers(start(2, *command, folders={1: other}))
     assert (first, second) == (1, 1)
-    assert "error: process 1 has model.n_heads 1, process 0 has 2; give all the same" in told
+    assert "error: process 1: model.n_heads is 1 here, 2 in process 0; give all the same" in told
 
 
 @pytest.mark.slow

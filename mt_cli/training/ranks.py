@@ -68,7 +68,7 @@ class Ranks:
         """Raises TrainingError when a fact, by its name, is not the same in all processes; each names its own."""
         first = self.shared(facts)
         problems = [
-            f"process {self.rank} has {name} {value}, process 0 has {first.get(name)}; give all the same"
+            f"{name} is {value} here, {first.get(name)} in process 0; give all the same"
             for name, value in facts.items()
             if value != first.get(name)
         ]

@@ -107,9 +107,6 @@ class CsvTable(Table):
         return '"{}"'.format(text.replace('"', '""')) if needs_quotes else text
 
 
-# Workbooks ------------------------------------------------------------------------------------------------------------
-
-
 def read_workbook(content: bytes, name: str, column: str) -> Archive:
     """Raises DataError for a workbook that is damaged or hostile, and UsageError for a column that no visible sheet has."""
     workbook, shared = Archive(content, name), list[str]()

@@ -108,9 +108,6 @@ def avoid_saturated_int8() -> None:
         os.environ.setdefault("CT2_USE_MKL", "1")
 
 
-# The model -----------------------------------------------------------------------------------------------------------
-
-
 def write_ctranslate2(translator: Translator, folder: Path, quantization: str = "float32") -> None:
     """The model in `folder`, which must exist, and its tokenizer beside it. Raises UsageError when ctranslate2 is not
     installed or the run has a part that the format cannot hold and no weight can take."""

@@ -87,8 +87,6 @@ def write_tokenizer(tokenizer: Tokenizer, folder: Path) -> None:
     (folder / "target.spm").write_bytes(tokenizer.models[-1])
 
 
-# Weights -------------------------------------------------------------------------------------------------------------
-
 _RENAMED = {  # parts of our names, and Marian's for them
     "encoder_layers": "model.encoder.layers", "decoder_layers": "model.decoder.layers",
     "encoder_norm": "model.encoder.layer_norm", "decoder_norm": "model.decoder.layer_norm",
@@ -166,9 +164,6 @@ def _is_tied(config: ModelConfig) -> bool:
     """Whether the projection is an embedding: for Pegasus, that all three are one."""
     is_one = config.tie_embeddings == "all" or (config.tie_embeddings == "target" and config.norm == "post")
     return is_one and config.embedding_scale != "projection"
-
-
-# Configs -------------------------------------------------------------------------------------------------------------
 
 
 _KEYS = {  # of our sections, and what the JSON files call them

@@ -67,9 +67,6 @@ def data_of(loaded: Sequence[LoadedModel]) -> tuple[dict[str, Any], bytes]:
     }, bytes(packer.content)
 
 
-# The network -----------------------------------------------------------------------------------------------------------
-
-
 class _Packer:
     """Appends weights to `content` and says where they are. Matrices that the model shares come once."""
 
@@ -139,9 +136,6 @@ def _network(packer: _Packer, model: Transformer, config: ModelConfig, n_positio
         "decoder_norm": packer.norm(model.decoder_norm),
         "projection": packer.matrix([model.scaled_projection() if is_scaled else projection.weight], [projection.bias]),
     }
-
-
-# Text ------------------------------------------------------------------------------------------------------------------
 
 
 def _pieces(model: bytes, tokenizer: Tokenizer) -> dict[str, Any]:

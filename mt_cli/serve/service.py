@@ -239,8 +239,6 @@ async def _disconnection(request: Request) -> None:
         pass
 
 
-# Files and corrections -------------------------------------------------------------------------------------------------
-
 _corrections_lock = threading.Lock()
 
 

@@ -182,9 +182,6 @@ def _scripts(parts: Sequence[str]) -> set[str]:
     return {part for part in parts[1:] if len(part) == 4}
 
 
-# What is answered -----------------------------------------------------------------------------------------------------
-
-
 def _score(served: Served, translation: Translation) -> float:
     """That of a copy is very low: it is no translation."""
     if translation.text == translation.source:

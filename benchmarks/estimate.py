@@ -19,8 +19,7 @@ import numpy as np
 from mt_cli import Translator
 from mt_cli.data.corpus import read_lines
 from mt_cli.evaluation.metrics import count_texts
-from mt_cli.explain.doubts import explain_lines
-from mt_cli.explain.estimate import load_estimate
+from mt_cli.explain.estimate import explain_lines, load_estimate
 
 
 def agreement(estimated: Sequence[float], chrf: Sequence[float]) -> dict[str, float]:

@@ -10,7 +10,8 @@ from mt_cli.data.reading import CorpusProfile, Sentence, Style
 from mt_cli.decoding.greedy import Hypothesis
 from mt_cli.decoding.parts import Part, SourcePart, Translation
 from mt_cli.decoding.translator import Translator
-from mt_cli.explain.doubts import changed_numbers, explain_lines, find_doubts, lost_placeholders, to_json
+from mt_cli.explain.doubts import changed_numbers, find_doubts, lost_placeholders, to_json
+from mt_cli.explain.estimate import explain_lines
 
 STYLE = Style(characters=" abcdefghijklmnopqrstuvwxyzAKHBT.,0123456789")
 LENGTHS = {"length_ratio": 1.0, "shortest_deviation": -2.0, "longest_deviation": 3.0}

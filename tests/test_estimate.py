@@ -18,8 +18,7 @@ from mt_cli.data.corpus import CorpusReport, read_pairs
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import RunDirError
 from mt_cli.explain import estimate as module
-from mt_cli.explain.doubts import explain_lines
-from mt_cli.explain.estimate import Estimate, fit_weights, keep_estimate, load_estimate
+from mt_cli.explain.estimate import Estimate, explain_lines, fit_weights, keep_estimate, load_estimate
 from mt_cli.files import sha256_of_file
 from mt_cli.run.manifest import Made
 from mt_cli.run.run_dir import RunDir

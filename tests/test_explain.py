@@ -21,7 +21,8 @@ from mt_cli.decoding.translator import Translator
 from mt_cli.errors import UsageError
 from mt_cli.explain import page as module
 from mt_cli.explain.attention import AttentionMaps, attention_maps, trace, trace_steps
-from mt_cli.explain.doubts import align, explain_lines
+from mt_cli.explain.doubts import align
+from mt_cli.explain.estimate import explain_lines
 from mt_cli.explain.page import AttentionPage, safe_json
 from mt_cli.run.checkpoint import build_model
 

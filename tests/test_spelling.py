@@ -16,7 +16,7 @@ from mt_cli.data.corpus import SentencePair
 from mt_cli.data.spelling import Respelling, count_characters, format_spelling, other_spelling
 from mt_cli.decoding.translator import Translator
 from mt_cli.evaluation.baselines import memory_of
-from mt_cli.explain.doubts import explain_lines
+from mt_cli.explain.estimate import explain_lines
 from mt_cli.run.run_dir import Direction, RunDir
 
 TRAIN, DEV = ["mbaẽ ko’ã peteĩ mitã " * 20] * 20, ["mbaê ko'â peteî mitâ " * 20]

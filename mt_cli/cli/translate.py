@@ -111,7 +111,7 @@ def translate_lines(
     was_split, n_terms, lacking, estimate = False, 0, Counter[str](), None
     if is_json or shows_doubts or is_talking:
         from mt_cli.explain.doubts import to_json
-        from mt_cli.explain.estimate import explain_estimated, load_estimate
+        from mt_cli.explain.estimate import explain_lines, load_estimate
 
         estimate = None if shows_doubts and not is_json else load_estimate(translator)
     for n_before, lines in batches:
@@ -132,7 +132,7 @@ def translate_lines(
         if not (is_json or shows_doubts or is_talking):
             yield output
             continue
-        explained = explain_estimated(translator, translations, estimate)
+        explained = explain_lines(translator, translations, estimate)
         for number, line in enumerate(explained if shows_doubts else (), n_before + 1):
             for doubt in line.doubts:
                 log.info(f"doubt: {name}:{number}: {doubt}")

@@ -19,7 +19,7 @@ from mt_cli.decoding.terms import TERM_OPTIONS
 from mt_cli.decoding.translator import Translator
 from mt_cli.documents.document import WITH_REMARKS, Document, Opened, Segment, Written
 from mt_cli.errors import DataError
-from mt_cli.explain.estimate import explain_estimated, load_estimate
+from mt_cli.explain.estimate import explain_lines, load_estimate
 from mt_cli.files import cannot_write, make_folders, sha256_of_file, write_bytes
 
 log = logging.getLogger(__name__)
@@ -100,7 +100,7 @@ class DocumentTranslator:
         if not has_remarks:
             return [Written(one.text) for one in translations]
         made = list[Written]()
-        for line in explain_estimated(self._translator, translations, self._estimate()):
+        for line in explain_lines(self._translator, translations, self._estimate()):
             of_chrf = [] if line.chrf is None else [f"estimated chrF {line.chrf:.0f}"]
             made.append(Written(line.translation.text, "; ".join([*of_chrf, *map(str, line.doubts)])))
         return made

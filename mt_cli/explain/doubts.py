@@ -7,7 +7,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
-from itertools import islice
 from typing import NamedTuple
 
 from torch import Tensor
@@ -18,7 +17,6 @@ from mt_cli.data.reading import CorpusProfile
 from mt_cli.data.spans import TERM_SYMBOLS
 from mt_cli.data.spelling import Respelling
 from mt_cli.data.tokenizer import EOS_ID
-from mt_cli.decoding.alignment import cross_attention
 from mt_cli.decoding.parts import Part, Translation
 from mt_cli.decoding.terms import without_annotations
 from mt_cli.decoding.translator import Translator
@@ -50,14 +48,6 @@ class ExplainedLine(NamedTuple):
     attention: list[Tensor]  # of each part (T,S): of each target piece to the source's, the mean of heads and layers
     doubts: list[Doubt]
     chrf: float | None = None  # estimated
-
-
-def explain_lines(translator: Translator, translations: list[Translation]) -> list[ExplainedLine]:
-    pairs = [(part.src_ids, part.hypotheses[0].ids_with_end) for one in translations for part in one.parts]
-    weights = iter(cross_attention(translator.model, pairs))
-    attention = [list(islice(weights, len(one.parts))) for one in translations]
-    doubts = [find_doubts(translator, *of_line) for of_line in zip(translations, attention, strict=True)]
-    return list(map(ExplainedLine, translations, attention, doubts))
 
 
 def align(weights: Tensor, tgt_ids: Sequence[int]) -> Alignment:

@@ -4,6 +4,7 @@ to the sentence chrF of the run's own translations of its dev set. Letters in sh
 import logging
 import random
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Annotated
 
 import numpy as np
@@ -13,10 +14,11 @@ from tqdm import tqdm
 
 from mt_cli.data.corpus import SentencePair
 from mt_cli.data.tokenizer import EOS_ID
+from mt_cli.decoding.alignment import cross_attention
 from mt_cli.decoding.parts import Translation
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import CheckpointError, DataError, Interrupted, RunDirError, TrainingError
-from mt_cli.explain.doubts import MIN_ATTENTION, ExplainedLine, explain_lines
+from mt_cli.explain.doubts import MIN_ATTENTION, ExplainedLine, find_doubts
 from mt_cli.files import sha256_of_file, write_text
 from mt_cli.run.manifest import Made
 from mt_cli.run.run_dir import RunDir
@@ -58,13 +60,18 @@ class Estimate(BaseModel):
         ]
 
 
-def explain_estimated(
-    translator: Translator, translations: list[Translation], estimate: Estimate | None
+def explain_lines(
+    translator: Translator, translations: Sequence[Translation], estimate: Estimate | None = None
 ) -> list[ExplainedLine]:
-    """As `explain_lines`, with the estimated chrF where there is an estimate."""
-    lines = explain_lines(translator, translations)
-    chrf = estimate.of(translator, lines) if estimate is not None else [None] * len(lines)
-    return [line._replace(chrf=own) for line, own in zip(lines, chrf, strict=True)]
+    """What explains the best hypothesis of each line, with the estimated chrF where there is an estimate."""
+    pairs = [(part.src_ids, part.hypotheses[0].ids_with_end) for one in translations for part in one.parts]
+    weights, lines = iter(cross_attention(translator.model, pairs)), list[ExplainedLine]()
+    for one in translations:
+        attention = list(islice(weights, len(one.parts)))
+        lines.append(ExplainedLine(one, attention, find_doubts(translator, one, attention)))
+    if estimate is None:
+        return lines
+    return [line._replace(chrf=chrf) for line, chrf in zip(lines, estimate.of(translator, lines), strict=True)]
 
 
 def load_estimate(translator: Translator) -> Estimate | None:

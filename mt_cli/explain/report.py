@@ -19,7 +19,7 @@ from mt_cli.errors import CheckpointError, DataError, RunDirError, as_typed
 from mt_cli.evaluation.comparison import SetScores, TestSet, below, with_comparisons
 from mt_cli.evaluation.evaluate import RunEvaluator, read_set
 from mt_cli.explain.attention import attention_maps
-from mt_cli.explain.estimate import explain_estimated, load_estimate
+from mt_cli.explain.estimate import explain_lines, load_estimate
 from mt_cli.explain.page import refuse_page, safe_json, write_page
 from mt_cli.files import read_inside
 from mt_cli.run.run_dir import Direction, RunDir, describe_directions, directions_of, target_option
@@ -166,7 +166,7 @@ class ReportedSet:
             maps = attention_maps(translator, translations[line].parts[0])
             weights = (100 * maps.cross.mean((0, 1))).round().int().tolist()  # hundredths, of all heads and layers
             attention[line] = {"src": maps.src_pieces, "tgt": maps.tgt_pieces, "weights": weights}
-        explained = explain_estimated(translator, translations, load_estimate(translator))
+        explained = explain_lines(translator, translations, load_estimate(translator))
         self.results[number] = result
         self.by_run[number] = {
             "texts": result.outputs,

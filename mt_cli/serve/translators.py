@@ -21,7 +21,7 @@ from mt_cli.decoding.translator import Translator
 from mt_cli.device import choose_device
 from mt_cli.errors import CheckpointError, DataError, RunDirError, UsageError
 from mt_cli.explain.doubts import ExplainedLine
-from mt_cli.explain.estimate import Estimate, explain_estimated, load_estimate
+from mt_cli.explain.estimate import Estimate, explain_lines, load_estimate
 from mt_cli.run.checkpoint import load_model
 from mt_cli.run.run_dir import Direction, RunDir, directions_of
 
@@ -124,7 +124,7 @@ class Translators:
             return [_score(served, one) for one in translations]
         if task.kind == "translated":
             return [one.texts for one in translations]
-        return [_shown(served, line) for line in explain_estimated(translator, translations, served.estimate)]
+        return [_shown(served, line) for line in explain_lines(translator, translations, served.estimate)]
 
     def _load(self, path: Path) -> dict[Pair, Served]:
         run = RunDir.existing(path)

@@ -82,14 +82,11 @@ def test_a_translation_needs_nothing_but_the_fit_and_the_weights_that_it_was_mad
     assert set(said()) == {"note: no estimated chrF: run/estimate.json is made for the best checkpoint alone"}
 
 
-@pytest.mark.parametrize("damage", ["changed", "link", "folder"])
+@pytest.mark.parametrize("damage", ["changed", "folder"])
 def test_what_is_damaged_is_named_and_the_same_training_makes_it_again(mt, run, said, damage):
-    file, whole, outside = run.estimate_file, run.estimate_file.read_text(), Path("outside").absolute()
+    file, whole = run.estimate_file, run.estimate_file.read_text()
     file.unlink()
-    if damage == "link":
-        outside.write_text(whole)
-        file.symlink_to(outside)
-    elif damage == "folder":
+    if damage == "folder":
         (file / "mine").mkdir(parents=True)
     else:
         file.write_text(whole.replace('"constant":', '"constant":1'))
@@ -99,8 +96,7 @@ def test_what_is_damaged_is_named_and_the_same_training_makes_it_again(mt, run, 
     for _ in range(2):
         answer = mt("train", "tiny.yaml", "--run-dir", run.path)
         assert answer.code == 0 and "no estimated chrF" not in answer.err.decode()
-    assert file.read_text() == whole and not file.is_symlink()
-    assert damage != "link" or outside.read_text() == whole
+    assert file.read_text() == whole
     assert damage != "folder" or Path("run/estimate.json.old/mine").is_dir()
 
 

@@ -297,7 +297,7 @@ def test_a_key_is_asked_for(locked):
     body = {"q": CAT[0], "source": "en", "target": "de"}
     for keys, status in (({}, 400), ({"api_key": "guessed"}, 403), ({"api_key": ["s3cret"]}, 403), ({"api_key": "s3cret"}, 200)):  # fmt: skip
         assert locked.post("/translate", body | keys).status == status
-    assert locked.ask("GET", "/").status == 400 and locked.ask("GET", "/?api_key=s3cret").status == 200
+    assert locked.ask("GET", "/").status == 403 and locked.ask("GET", "/?api_key=s3cret").status == 200
     assert locked.post("/mt/translate", body, X_MT_Token=locked.token).status == 200
 
 
@@ -340,11 +340,12 @@ def test_every_client_gets_its_own_answer(client):
     rng = random.Random(5)
     sentences = [" ".join(rng.choices(list(WORDS), k=rng.randint(1, 3))) for _ in range(40)]
     expected = Translator.load(client.service.translators._paths[0]).translate(sentences)
-    n_before = client.service.batcher.n_batches
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda text: client.translate(text)["translatedText"], sentences))
     assert found == expected
-    assert client.service.batcher.n_batches - n_before < len(sentences)
+    text = client.ask("GET", "/metrics").text
+    n_lines, n_batches = (int(re.search(rf"^mt_{name}_total (\d+)", text, re.M)[1]) for name in ("lines", "batches"))
+    assert n_batches < n_lines and re.search(r'^mt_requests_total{path="/translate",status="200"} (\d+)$', text, re.M)
 
 
 class Slow:
@@ -551,6 +552,7 @@ def test_ten_thousand_hostile_requests_leave_nothing_behind(mt_process, trained_
     with mt_process("serve", trained_run, *options) as process, contextlib.ExitStack() as stack:
         stack.callback(process.kill)
         port, rng = port_of(process), random.Random(59)
+        assert asyncio.run(send(port, b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")) == "200"
         least, n_bytes = measured(process.pid)
         for _ in range(2):  # the first time takes what memory it needs
             seen = asyncio.run(attack(port, rng, 5000))

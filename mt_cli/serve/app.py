@@ -23,7 +23,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import Interrupted, UsageError
-from mt_cli.serve import deepl, libretranslate
+from mt_cli.serve import deepl, libretranslate, page
 from mt_cli.serve.guard import Access
 from mt_cli.serve.service import Service, route
 from mt_cli.serve.translators import Translators
@@ -81,7 +81,7 @@ def server(service: Service) -> uvicorn.Server:
     methods, headers = ("GET", "POST", "DELETE"), ("authorization", "content-type")
     cors: dict[str, Any] = {"allow_origins": ["*"], "allow_methods": methods, "allow_headers": headers}
     app = Starlette(
-        routes=[route(service, api, one) for api in (libretranslate.API, deepl.API) for one in api.endpoints],
+        routes=[route(service, api, one) for api in (page.API, libretranslate.API, deepl.API) for one in api.endpoints],
         middleware=[
             Middleware(TrustedHostMiddleware, allowed_hosts=access.own_names, www_redirect=False),
             *([Middleware(CORSMiddleware, **cors)] if access.has_cors else []),

@@ -35,8 +35,15 @@ class Batcher:
         self._max_lines, self._max_waiting = max_lines, max_waiting
         self._requests = list[tuple[Task, deque[_Line]]]()  # those with lines that wait
         self._characters = dict[asyncio.Future[Any], int]()  # of each request that is not answered
-        self._working, self._n_translating, self.n_batches = set[asyncio.Future[None]](), 0, 0
+        self._working, self._n_translating = set[asyncio.Future[None]](), 0
+        self._n_batches = self._n_lines = 0  # that were translated
         self._pool = ThreadPoolExecutor(n_threads, "translate", torch.set_num_threads, (1,))
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """What was translated, and the characters of all requests that are not answered."""
+        waiting = sum(self._characters.values())
+        return {"mt_batches_total": self._n_batches, "mt_lines_total": self._n_lines, "mt_waiting_characters": waiting}
 
     def submit(self, task: Task, lines: Sequence[str]) -> asyncio.Future[list[Any]]:
         """Its result has one for each line; once it is cancelled, no other line is translated. Refused if too much waits."""
@@ -92,7 +99,8 @@ class Batcher:
             if not answer.done():
                 (answer.set_exception if isinstance(result, Exception) else answer.set_result)(result)
         self._n_translating -= len(batch)
-        self.n_batches += 1
+        self._n_batches += 1
+        self._n_lines += len(batch)
         await asyncio.sleep(min(0.02, _LINGER * (time.monotonic() - began)) if n_requests > 1 else 0)
 
     def _work(self, task: Task, lines: list[str]) -> list[Any]:

@@ -1,15 +1,12 @@
-"""The API of LibreTranslate, as its clients use it: Weblate, OmegaT, Mastodon, libretranslatepy, deep-translator; and the
-page, with what its script asks for."""
+"""The API of LibreTranslate, as its clients use it: Weblate, OmegaT, Mastodon, libretranslatepy, deep-translator."""
 
-import re
 import secrets
 from typing import Any
 from urllib.parse import quote
 
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import Response
 
 from mt_cli.data.languages import english_name
-from mt_cli.explain.page import render_page
 from mt_cli.serve.guard import Refused
 from mt_cli.serve.service import MOST_ALTERNATIVES, SUFFIXES, Api, Asked, Endpoint, keep_correction, translated_file
 from mt_cli.serve.translators import Task
@@ -94,18 +91,6 @@ async def health(asked: Asked) -> Any:
     return {"status": "ok"}
 
 
-async def page(asked: Asked) -> Response:
-    nonce = secrets.token_urlsafe(16)
-    text = render_page("serve/page.html", token=asked.service.access.token, nonce=nonce)
-    policy = f"script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; connect-src 'self'; img-src data:"
-    return HTMLResponse(text, headers={"content-security-policy": f"default-src 'none'; {policy}"})
-
-
-async def translate_lines(asked: Asked) -> Any:
-    task = Task(asked.pair(), None, 1 + asked.number("alternatives", MOST_ALTERNATIVES), "explained")
-    return {"lines": await asked.translate(task, re.split(r"\r\n|[\r\n]", asked.text("q")))}
-
-
 API = Api(
     [
         Endpoint("POST", "/translate", translate),
@@ -117,8 +102,6 @@ API = Api(
         Endpoint("POST", "/suggest", keep_correction, needs="token"),
         Endpoint("GET", "/health", health, needs="nothing"),
         Endpoint("GET", "/MTRestService/TranslateJson", opus_cat),
-        Endpoint("GET", "/", page),
-        Endpoint("POST", "/mt/translate", translate_lines),
     ],
     missing_key_status=400,
 )

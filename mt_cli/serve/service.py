@@ -9,7 +9,7 @@ import os
 import re
 import threading
 import time
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -50,6 +50,7 @@ class Service:
     def __init__(self, translators: Translators, access: Access):
         self.translators, self.access = translators, access
         self.n_billed = 0  # characters, since the server began
+        self.counts = defaultdict[str, float](float)  # of requests, and the seconds that they took
         self.files, self.glossaries = OrderedDict[str, bytes](), dict[str, Any]()  # by names that cannot be guessed
         most = usual_batch_size(translators.device), _QUEUE * access.max_characters
         self.batcher = Batcher(translators.do, translators.n_threads, *most)
@@ -165,6 +166,7 @@ def route(service: Service, api: Api, endpoint: Endpoint) -> Route:
     access = service.access
 
     async def answer(request: Request) -> Response:
+        began = time.monotonic()
         # A character is at most 12 bytes, in JSON and in a form.
         most = access.max_file_bytes if endpoint.takes_file else 12 * access.max_characters + 65_536
         request = Request(request.scope, _limited(request.receive, most))
@@ -193,6 +195,8 @@ def route(service: Service, api: Api, endpoint: Endpoint) -> Route:
             await request.close()
         policy = response.headers.get("content-security-policy", "default-src 'none'")
         response.headers["content-security-policy"] = f"{policy}; {_NO_FRAMES}"
+        service.counts[f'mt_requests_total{{path="{endpoint.path}",status="{response.status_code}"}}'] += 1
+        service.counts[f'mt_request_seconds_total{{path="{endpoint.path}"}}'] += time.monotonic() - began
         return response
 
     return Route(endpoint.path, answer, methods=endpoint.methods.split())

@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from mt_cli.data.batching import source_batch, subsequent_mask
 from mt_cli.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from mt_cli.decoding.beam import beam_search
+from mt_cli.decoding.ensemble import token_scores
 from mt_cli.decoding.greedy import Hypothesis, greedy_search, next_log_probs
-from mt_cli.decoding.search import sample, token_scores
+from mt_cli.decoding.sampling import sample
 from mt_cli.errors import CheckpointError
 from mt_cli.model.inference import InferenceModel, Linear
 from mt_cli.model.layers import ACTIVATIONS

@@ -18,7 +18,7 @@ from mt_cli.config import ModelConfig
 from mt_cli.data.batching import padding_mask, subsequent_mask
 from mt_cli.data.dataset import TokenDataset, TokenPair
 from mt_cli.data.tokenizer import BOS_ID, EOS_ID, PAD_ID
-from mt_cli.decoding import search
+from mt_cli.decoding import ensemble
 from mt_cli.evaluation.comparison import _bootstrap, interval, paired_tests
 from mt_cli.evaluation.metrics import Counts, count_texts, mean_loss, ter_of
 from mt_cli.model.transformer import Transformer
@@ -174,7 +174,7 @@ def test_the_mean_loss_never_holds_the_logits_of_a_whole_batch(model, monkeypatc
     n_logits, project = list[int](), model.project
     dataset = TokenDataset.in_memory([TokenPair([5] * 9, [6] * 9, i) for i in range(32)])
     whole = mean_loss(model, dataset, 4096)
-    monkeypatch.setattr(search, "_MAX_LOGITS", 16 * 40)
+    monkeypatch.setattr(ensemble, "_MAX_LOGITS", 16 * 40)
     monkeypatch.setattr(model, "project", lambda hidden: n_logits.append(hidden.shape[0]) or project(hidden))
     assert mean_loss(model, dataset, 4096) == pytest.approx(whole, rel=1e-5)
     assert max(n_logits) == 16 and sum(n_logits) == 320

@@ -15,7 +15,9 @@ import torch
 
 from mt_cli.data.batching import source_batch
 from mt_cli.decoding.beam import Constraints, beam_search
-from mt_cli.decoding.search import Ensemble, Searcher, draw, sample, token_scores
+from mt_cli.decoding.ensemble import Ensemble, token_scores
+from mt_cli.decoding.sampling import draw, sample
+from mt_cli.decoding.search import Searcher
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import CheckpointError, UsageError
 from mt_cli.model.inference import InferenceModel

@@ -19,7 +19,8 @@ from mt_cli.data.corpus import SentencePair
 from mt_cli.data.spans import TERM_BEGIN, TERM_END
 from mt_cli.data.tokenizer import train_tokenizer
 from mt_cli.decoding.beam import beam_search
-from mt_cli.decoding.search import Request, Searcher, token_scores
+from mt_cli.decoding.ensemble import token_scores
+from mt_cli.decoding.search import Request, Searcher
 from mt_cli.decoding.terms import Glossary, Phrase, TermBeams, annotation, phrases_of, unused, without_annotations
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import DataError, UsageError

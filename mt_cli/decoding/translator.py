@@ -16,9 +16,10 @@ from mt_cli.data.reading import CorpusProfile
 from mt_cli.data.spans import Markup, escaped, hold_pair, put_back
 from mt_cli.data.tokenizer import EOS_ID, UNK_ID, Tokenizer
 from mt_cli.decoding.alignment import usual_firsts, written
+from mt_cli.decoding.ensemble import Ensemble, token_scores
 from mt_cli.decoding.greedy import SearchModel
 from mt_cli.decoding.parts import LineSplitter, Part, SourceLine, SourcePart, Translation, with_terms
-from mt_cli.decoding.search import Ensemble, Request, Searcher, adapted_settings, token_scores
+from mt_cli.decoding.search import Request, Searcher, adapted_settings
 from mt_cli.decoding.terms import Glossary, as_glossary, phrases_of
 from mt_cli.device import choose_device
 from mt_cli.display import shortened

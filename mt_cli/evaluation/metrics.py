@@ -18,7 +18,7 @@ from mt_cli.data.batching import fixed_batches, make_batch
 from mt_cli.data.dataset import Mixture, TokenDataset
 from mt_cli.data.languages import language, writes_spaces
 from mt_cli.data.normalize import is_letter
-from mt_cli.decoding.search import target_logits
+from mt_cli.decoding.ensemble import target_logits
 from mt_cli.errors import DataError, UsageError
 from mt_cli.model.transformer import Transformer
 

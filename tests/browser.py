@@ -262,7 +262,7 @@ def firefox(folder: Path) -> Iterator[Firefox]:
     with (folder / "firefox.log").open("wb") as log:
         process = subprocess.Popen([*command, str(folder / "profile")], stdout=log, stderr=log)
     try:
-        end = time.monotonic() + 60
+        end = time.monotonic() + 250
         while True:
             try:
                 connection = socket.create_connection(("127.0.0.1", port), 60)

@@ -150,7 +150,7 @@ class Nursery:
 
 
 def wait_until(is_so: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 250
     while not is_so():
         assert time.monotonic() < deadline
         time.sleep(0.002)

@@ -40,7 +40,7 @@ def n_lines_of(content: bytes) -> int:
 
 
 def finish(process: subprocess.Popen[bytes], stdin: bytes = b"") -> tuple[int, bytes, bytes]:
-    out, err = process.communicate(stdin, timeout=60)
+    out, err = process.communicate(stdin, timeout=250)
     return process.returncode, out, err
 
 
@@ -184,7 +184,7 @@ def test_ctrl_c_ends_a_translation_between_whole_lines_and_quietly(mt_process, t
             process.send_signal(signal.SIGINT)
             assert process.wait(20) == 130
             return
-        rest, err = process.communicate(timeout=60)
+        rest, err = process.communicate(timeout=250)
     assert process.returncode == 130
     assert all(line.startswith(b"note: ") for line in err.splitlines())
     assert 0 < (first + rest).count(b"\n") < 50_000 and (first + rest).endswith(b"\n")
@@ -269,7 +269,7 @@ def test_a_coprocess_gets_each_line_before_it_sends_the_next(mt_process, trained
 
         process.stdout.close()
         send(b"dog\n" * 10)
-        assert process.wait(timeout=60) == 1, "a reader that has had enough, such as `head -1`"
+        assert process.wait(timeout=250) == 1, "a reader that has had enough, such as `head -1`"
         assert process.stderr.read() == b"", "is no reason to complain"
 
 
@@ -333,7 +333,7 @@ def test_a_training_is_saved_when_its_terminal_closes(mt_process, tiny, is_nohup
         os.close(slave)
         wait_until(lambda: run.steps())
         os.close(master)
-        assert process.wait(timeout=60) == (0 if is_nohup else 129)
+        assert process.wait(timeout=250) == (0 if is_nohup else 129)
     assert (run.steps()[-1] == n_steps) == is_nohup
     assert load_checkpoint(run.checkpoint_file(run.steps()[-1]))["progress"]["step"] >= 30
 

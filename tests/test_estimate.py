@@ -149,7 +149,7 @@ def test_at_a_terminal_a_line_below_a_translation_says_why_it_may_be_wrong(mt_pr
             with contextlib.suppress(OSError):  # Linux says so when the last writer has closed its end
                 while chunk := os.read(master, 1000):
                     found += chunk
-            assert process.wait(timeout=60) == 0, "Ctrl-D ends it"
+            assert process.wait(timeout=250) == 0, "Ctrl-D ends it"
             piped = process.stdout.read() if process.stdout else b""
         os.close(master)
         return found.decode().replace("\r", ""), piped

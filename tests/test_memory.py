@@ -122,7 +122,7 @@ def test_a_batch_beyond_the_memory_of_the_machine_fails_and_kills_no_process(mt_
         resource.setrlimit(resource.RLIMIT_AS, (taken + (100 << 20), taken + (100 << 20)))
     """
     with mt_process("train", "tiny.yaml", *large, before=small) as process:
-        err = process.communicate(timeout=120)[1].decode()
+        err = process.communicate(timeout=250)[1].decode()
     assert process.returncode == 1
     assert err.splitlines()[-1].startswith("error: out of memory on cpu at training.batch_tokens 50000; set ")
 

@@ -46,7 +46,7 @@ def in_node(data: dict[str, Any], weights: bytes, action: str, value: object, wa
         const pause = async () => {{}};
         (async () => {action})().then((found) => console.log(JSON.stringify(found)));
     """
-    answer = subprocess.run([NODE, "-e", program], input=given, capture_output=True, timeout=120)
+    answer = subprocess.run([NODE, "-e", program], input=given, capture_output=True, timeout=250)
     assert answer.returncode == 0, answer.stderr.decode()
     return json.loads(answer.stdout)
 

@@ -70,7 +70,7 @@ def test_two_processes_of_one_thread_train_as_one_process_of_two_threads(tiny, s
     both_phases = options("training.both_directions=0.5", "training.r_drop=1")
     two_threads = {"env": {"OMP_NUM_THREADS": "2"}, "is_forked": False}  # torch reads it when it is imported
     alone = mt_process("train", "tiny.yaml", *SHORT, *both_phases, "--run-dir", "one", **two_threads)
-    assert alone.communicate(timeout=120) and alone.returncode == 0
+    assert alone.communicate(timeout=250) and alone.returncode == 0
     (first, said), other = answers(start(2, "train", "tiny.yaml", *SHORT, *both_phases, "--run-dir", "two"))
     assert (first, *other) == (0, 0, "") and "finished at step 6" in said
     assert differences(tiny / "two", tiny / "one") == []
@@ -115,7 +115,7 @@ def test_a_signal_to_one_process_stops_all_at_the_same_step_and_one_that_dies_en
     wait_for(tiny / "killed" / "last", processes[0])
     processes[rank].kill()
     other = processes[1 - rank]
-    said = other.communicate(timeout=120)[1].decode()
+    said = other.communicate(timeout=250)[1].decode()
     assert other.returncode == 1
     assert "another process of this training has ended or hangs" in said and "start the same command again" in said
 

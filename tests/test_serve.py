@@ -54,7 +54,7 @@ class Client:
         content = body if body is None or isinstance(body, str | bytes) else json.dumps(body)
         sent = {"Content-Type": kind} if body is not None else {}
         sent |= {name.replace("_", "-"): value for name, value in headers.items()}
-        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)) as connection:
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=250)) as connection:
             connection.request(method, path, content, sent)
             answer: Any = connection.getresponse()
             answer.text = answer.read().decode()
@@ -445,7 +445,7 @@ def port_of(process: Any) -> int:
 def test_sigterm_ends_the_command_after_the_answer(mt_process, trained_run):
     with mt_process("serve", trained_run, "--port", 0, "--no-browser", "--engine", "mt") as process:
         port = port_of(process)
-        connection, other = (http.client.HTTPConnection("127.0.0.1", port, timeout=60) for _ in range(2))
+        connection, other = (http.client.HTTPConnection("127.0.0.1", port, timeout=250) for _ in range(2))
         other.request("GET", "/health")
         assert other.getresponse().read() == b'{"status":"ok"}'  # it has begun to serve
         connection.request("POST", f"/translate?q={quote(CAT[0])}&source=en&target=de")
@@ -456,7 +456,7 @@ def test_sigterm_ends_the_command_after_the_answer(mt_process, trained_run):
         assert (answer.status, json.loads(answer.read())) == (200, {"translatedText": CAT[1]})
         connection.close()
         other.close()
-        assert process.wait(60) == 143 and b"stopped" in process.stderr.read()
+        assert process.wait(250) == 143 and b"stopped" in process.stderr.read()
 
 
 def test_a_network_is_not_served_by_mistake(mt, trained_run):
@@ -566,6 +566,6 @@ def test_ten_thousand_hostile_requests_leave_nothing_behind(mt_process, trained_
         assert n_bytes < before + 50_000_000
         assert {"200", "400", "403", "404", "405", "413"} <= {*seen} and not {"500", "501", "502"} & {*seen}
         process.send_signal(signal.SIGTERM)
-        assert process.wait(60) == 143
+        assert process.wait(250) == 143
         said = process.stderr.read()
         assert b"Traceback" not in said and b"Error" not in said and said.count(b"\n") < 5, said[-3000:]

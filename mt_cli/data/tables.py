@@ -253,10 +253,10 @@ def _names_columns(rows: list[Cells]) -> bool:
 
 def _choose_columns(file: Path, names: list[str], rows: list[Cells], columns: str | None) -> tuple[int, int]:
     """Source and target: those that `columns` names; or those that the header calls source and target; or the only two
-    with text; or two languages."""
+    with text, which numbers, names of clips and Anki's attributions are not; or two languages."""
     cells = [[row[i].strip() for row in rows if i < len(row) and row[i].strip()] for i in range(len(names))]
     roles, all_columns = list(map(_role, names)), range(len(names))
-    texts = [i for i in all_columns if len(names) == 2 or not all(map(str.isdecimal, cells[i]))]
+    texts = [i for i in all_columns if len(names) == 2 or not all(re.search(r"\d", cell) for cell in cells[i])]
     named = [i for i in texts if roles[i]]
     if columns is None:
         found = [[i for role in ("source", "target") for i in all_columns if roles[i] == role], texts, named]

@@ -179,8 +179,8 @@ class ProfileBuilder:
 
     def __init__(self, abbreviations: tuple[str, ...] = (), known: Iterable[str] = ()):
         """`known`: characters that were read in an earlier training."""
-        self._abbreviations, self._characters, self._tgt_characters = abbreviations, set(known), set[str]()
-        self._starts, self._ends, self._words = Counter[str](), Counter[str](), Counter[str]()
+        self._abbreviations, self._known, self._tgt_characters = abbreviations, set(known), set[str]()
+        self._starts, self._ends, self._words, self._characters = (Counter[str]() for _ in range(4))
         self._n_lines = self._n_several = self._n_cased = self._n_capital = 0
 
     def add(self, src: str, tgt: str) -> None:
@@ -209,8 +209,10 @@ class ProfileBuilder:
             tuple(edge for edge, n in edges.most_common() if edge and n >= least and not _HELD.search(edge))
             for edges in (self._starts, self._ends)
         )
+        rare = {char for char, n in self._characters.items() if n < least and is_invisible(char)}  # hardly learnt
+        characters = self._known | (self._characters.keys() - rare)
         return Style(
-            characters="".join(sorted(char for char in self._characters if not _HELD.match(char))),
+            characters="".join(sorted(char for char in characters if not _HELD.match(char))),
             starts=starts,
             ends=ends,
             has_ends=sum(self._ends[end] for end in ends) > _MOSTLY * self._n_lines,
@@ -286,7 +288,7 @@ class Reader:
         )
 
     def visible(self, text: str, spans: list[str], markup: Markup | None = None) -> str:
-        """A text without invisible characters that training has not, and with symbols for its spans, which are added to
+        """A text without invisible characters that training hardly has, and with symbols for its spans, which are added to
         those of the line. They are found before anything is dropped, so that an emoji of several characters stays
         whole."""
         text, found = hold(text, n_before=len(spans)) if markup is None else hold_markup(text, markup, len(spans))

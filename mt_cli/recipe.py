@@ -147,8 +147,12 @@ def in_brief(config: Config) -> list[str]:
     steps = f", {training.max_steps:,} steps" if training.minutes is None else ""
     pieces = f"{config.tokenizer.vocab_size:,} pieces"
     sizes = f"{pieces}, d_model {model.d_model}, {layers}, dropout {model.dropout:g}{steps}"
-    passes = [name for name in ("both_directions", "r_drop") if getattr(training, name)]
-    return [f"chosen: {sizes}", *([f"        with {' and '.join(passes)}"] if passes else [])]
+    ways = []
+    if training.both_directions:
+        ways.append(f"{'all' if training.both_directions == 1 else 'the first'} steps learn both directions")
+    if training.r_drop:
+        ways.append(f"the {'others' if ways else 'steps'} read each pair twice")
+    return [f"chosen: {sizes}", *([f"        {', '.join(ways)}"] if ways else [])]
 
 
 _REACHED = (  # distinct pairs, chrF on held-out text of the same kind, what it was

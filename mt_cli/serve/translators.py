@@ -198,9 +198,7 @@ def _shown(served: Served, line: ExplainedLine) -> dict[str, Any]:
     )
     source, target = ([word.text for word in own if word.text] for own in shown)  # words and other characters
     weights, doubts = _attention(served, line, source, target), list[dict[str, Any]]()
-    for (
-        doubt
-    ) in line.doubts:  # with the target words that it names, or that attended most to the source words that it names
+    for doubt in line.doubts:  # with its target words, or those that attended most to its source words
         named = doubt.detail.split()
         if doubt.kind in _OF_SOURCE:
             unseen = {*doubt.detail} if doubt.kind == "unseen" else set[str]()

@@ -34,10 +34,8 @@ class MetricsLog:
         self._grad_norm = math.nan  # of the last update
         self._last_shown, self._is_time_logged = 0.0, False
         self._events: Any = None  # a SummaryWriter, from the first record on that `tensorboard` asks for
-        self._n_tokens, self._seconds = (
-            0,
-            self._state.speed.training_seconds,
-        )  # trained since the last record, until then
+        self._n_tokens = 0  # trained since the last record
+        self._seconds = self._state.speed.training_seconds  # until then
 
     def progress_bar(self) -> tqdm:
         """Of all steps; silent where there is no terminal."""

@@ -116,9 +116,8 @@ class Speed:
         first_two_pass = int(training.both_directions * n_steps) if training.r_drop else n_steps
         n_two_pass = max(0, n_steps - max(step, first_two_pass))
         n_one_pass = max(0, n_steps - step - n_two_pass)
-        n_validations = (
-            -(-n_steps // every) - step // every if step < n_steps else 0
-        )  # the last one follows the last step
+        # The last one follows the last step.
+        n_validations = -(-n_steps // every) - step // every if step < n_steps else 0
         validation = self.validation_seconds / max(1, self.n_validations)
         return n_one_pass * one_pass + n_two_pass * two_pass + n_validations * validation
 

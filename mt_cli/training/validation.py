@@ -28,8 +28,8 @@ _COLUMNS = 80  # of a terminal
 _MAX_LINES = 200  # of each dev set
 _LENGTHS = 0.9, 1.1  # of all translations together, in characters of the references
 # Suits good models; after it others are tried, until translations are no longer too long or too short.
-_USUAL_PENALTY = 1.2
-_SHORTER, _LONGER = (1.0, 0.6, 0.0), (1.6, 2.0)
+_LEAST_PENALTY, _USUAL_PENALTY, _MOST_PENALTY = 0.4, 1.2, 2.0
+_N_PENALTIES = 4
 _MARGIN = 1.2  # of the usual length of translations, where a limit has to end them
 _DEFAULTS: dict[str, Any] = {"n_best": 1, "max_length_ratio": None, "min_length": 0, "sample": False}
 _SEARCHED = ("beam_size", "length_normalization", "length_penalty", *_DEFAULTS)
@@ -170,12 +170,13 @@ def _choice(run: RunDir, config: Config, pairs: Sequence[PreparedPair], check: C
         return Tried(options, fmean(scores), n_written / max(1, n_wanted))
 
     beam = {"beam_size": 5, "length_normalization": "average"}
-    tried = [attempt({"beam_size": 1}), attempt(beam | {"length_penalty": _USUAL_PENALTY})]
-    is_long, is_short = tried[-1].length > _LENGTHS[1], tried[-1].length < _LENGTHS[0]
-    for penalty in _SHORTER if is_long else _LONGER if is_short else ():
+    tried, low, penalty, high = [attempt({"beam_size": 1})], _LEAST_PENALTY, _USUAL_PENALTY, _MOST_PENALTY
+    for _ in range(_N_PENALTIES):  # the higher the penalty, the longer the translations: halve what is left
         tried.append(attempt(beam | {"length_penalty": penalty}))
-        if tried[-1].is_fit or (tried[-1].length < _LENGTHS[0]) != is_short:
+        if tried[-1].is_fit:
             break
+        low, high = (low, penalty) if tried[-1].length > 1 else (penalty, high)
+        penalty = round((low + high) / 2, 2)
     if not best_of(tried).is_fit:
         ratio = round(_MARGIN * max(one.profile.length_ratio if one.profile else 1 for one in translators), 2)
         tried += [attempt(one.options | {"max_length_ratio": ratio}) for one in (tried[0], tried[-1])]

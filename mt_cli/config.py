@@ -105,9 +105,6 @@ class Section(BaseModel):
     )
 
 
-COPY = "copy"  # the "language" that copied text is written in
-
-
 class Corpus(Section):
     """Some of the training text."""
 
@@ -142,9 +139,8 @@ class Monolingual(Section):
     """A text file in the target language with a sentence on each line, or a list of such files."""
     src: TextFiles | None = None
     """The same in the source language. The reverse model learns from it as this run learns from tgt."""
-    search: Literal["greedy", "beam", "sampling", "copy"] = "greedy"
-    """How sources are searched for: greedy, beam (as the reverse model's config says), or sampling (Edunov et al. 2018). copy:
-    there is no reverse model, each line stands as its own source until the last phase (Currey et al. 2017)."""
+    search: Literal["greedy", "beam", "sampling"] = "greedy"
+    """How sources are searched for: greedy, beam (as the reverse model's config says), or sampling (Edunov et al. 2018)."""
     back: str | None = None
     """A run that translates from target to source. null: one is trained on the same pairs, in the run's folder back."""
 

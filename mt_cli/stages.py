@@ -19,7 +19,7 @@ from mt_cli.augment.variation import MOST_VARIED, annotated, varied
 from mt_cli.checking.check import HeldOut, ReadCorpus, quick_check
 from mt_cli.checking.check import check as full_check
 from mt_cli.checking.report import Report
-from mt_cli.config import COPY, Config, DataConfig
+from mt_cli.config import Config, DataConfig
 from mt_cli.data.corpus import CorpusReport, Places, SentencePair, TextSet, TrainingText, read_copy, write_copy
 from mt_cli.data.dataset import FILES, Mixture, TokenDataset, TokenPair
 from mt_cli.data.reading import AbbreviationCounter, ProfileBuilder
@@ -313,7 +313,7 @@ def ids(pair: PairText, tokenizer: Tokenizer) -> Mixture:
         if one.tgt_lang is not None:
             own_tags = tokenizer.tags_for(one.tgt_lang)
         part = replace(dataset, weight=one.weight, last_weight=one.last_weight, name=name, src_tags=own_tags)
-        parts.append(replace(part, is_synthetic=one.synthetic or one.tgt_lang == COPY))
+        parts.append(replace(part, is_synthetic=one.synthetic))
     text, every = Mixture(parts[: len(pair.own_sets)]), Mixture(parts)
     last = sum(len(one) * (one.weight if one.last_weight is None else one.last_weight) for one in parts) / every.n_pairs
     if (words := data.words) is not None:

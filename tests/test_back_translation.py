@@ -149,7 +149,7 @@ LIFE = {
 SMALL = f"""
 from mt_cli.augment import back_translation
 from mt_cli.evaluation.baselines import Judgement
-back_translation._BLOCK_SIZE = 16
+back_translation._BLOCK_SIZE, back_translation._LEAST_CHRF = 16, 0
 Judgement.has_learnt = True  # in so few steps it has not, so that each word is looked up before what it says
 
 def translate(self, lines, *, words={WORDS | {de: en for en, de in WORDS.items()}}, real=back_translation.Translator.translate, **options):
@@ -434,17 +434,18 @@ def test_a_reverse_model_that_has_learnt_nothing_may_learn_for_longer(nursery, f
     assert "continuing short/back from step 2" in nursery.said and RunDir(folder / "short").steps() == [2, 4]
 
 
-def test_a_run_goes_on_without_the_text_where_its_reverse_model_has_hardly_learnt(nursery, folder):
-    has_not = "Judgement.has_learnt = False\n"
-    assert train(nursery, "pairs-alone", has_not + killed("preparing"), steps=2) == -signal.SIGKILL
+@pytest.mark.parametrize("is_weak", ["Judgement.has_learnt = False\n", "back_translation._LEAST_CHRF = 101\n"])
+def test_a_run_goes_on_without_the_text_where_its_reverse_model_is_too_weak(nursery, folder, is_weak):
+    shutil.rmtree(folder / "pairs-alone", ignore_errors=True)
+    assert train(nursery, "pairs-alone", is_weak + killed("preparing"), steps=2) == -signal.SIGKILL
     assert "back-translation skipped: the reverse model pairs-alone/back is too weak (" in nursery.said
     for steps in (2, 4):
-        assert train(nursery, "pairs-alone", has_not, steps=steps) == 0, nursery.said
+        assert train(nursery, "pairs-alone", is_weak, steps=steps) == 0, nursery.said
         assert RunDir(folder / "pairs-alone").manifest.facts("synthetic")["n_pairs"] == 0
         assert "synthetic pairs" not in nursery.said
     assert RunDir(folder / "pairs-alone").steps()[-1] == 4
     assert nursery.run("translate", "pairs-alone", "dev.en") == 0, nursery.said
-    assert train(nursery, "pairs-alone", has_not, monolingual="{tgt: train.de}") == 1  # other text than before
+    assert train(nursery, "pairs-alone", is_weak, monolingual="{tgt: train.de}") == 1  # other text than before
 
 
 def test_text_that_is_of_no_use_is_refused_before_the_run_is_trained(nursery, whole, folder):

@@ -38,6 +38,7 @@ from mt_cli.training.metrics_log import best_of, learning_curve
 log = logging.getLogger(__name__)
 
 _MOST_SYNTHETIC = 2.0  # pairs of an epoch for each other one; where there are more, the next epoch has others of them
+_LEAST_CHRF = 35  # of the reverse model on dev: then the topic of a sentence comes across
 _BLOCK_SIZE = 1024  # lines: enough to fill batches with lines of one length
 _N_REMEMBERED = 1_000_000  # lines of either text; bounds the memory of looking for repetitions at about 120 MB
 _SEARCHES: dict[str, dict[str, Any]] = {
@@ -55,13 +56,13 @@ def back_share(text: Monolingual) -> float:
 
 def translated_share(text: Monolingual) -> float:
     """When translating ends at the latest, as a share of the minutes."""
-    return 0.0 if text.search == "copy" else (1 + 3 * back_share(text)) / 4
+    return (1 + 3 * back_share(text)) / 4
 
 
 def reverse_run(config: Config, run: RunDir) -> RunDir | None:
     """The user's, or the one within the run; None where nothing is to be translated. Raises RunDirError and ConfigError."""
     data, text = config.data, config.data.monolingual
-    if text is None or text.search == "copy":
+    if text is None:
         return None
     if text.back is None:
         return RunDir(run.back)
@@ -193,7 +194,7 @@ class Selection:
 class BackTranslation:
     def __init__(self, config: Config, run: RunDir, signals: StopSignals):
         text, reverse = config.data.monolingual, reverse_run(config, run)
-        assert text is not None
+        assert text is not None and reverse is not None
         self.config, self.run, self.reverse, self.text, self.signals = config, run, reverse, text, signals
         self.files = [Path(file) for file in run.of_pair(config.data, config.data).made_files("synthetic")]
 
@@ -201,9 +202,9 @@ class BackTranslation:
         """Makes the synthetic pairs; returns the seconds they took, in all starts. Raises DataError and RunDirError."""
         run, text, data = self.run, self.text, self.config.data
         made, is_made = run.manifest.products.get("synthetic"), bool(run.steps())
-        if not is_made and made is not None and self.reverse is not None and self.reverse.steps():
+        if not is_made and made is not None and self.reverse.steps():
             is_made = made.inputs["reverse model"] == sha256_of_best(self.reverse)  # of the reverse model as it is
-        if self.reverse is not None and text.back is None and not is_made:
+        if text.back is None and not is_made:
             selection, report = Selection(self.config), CorpusReport()
             if next(selection.lines(report), None) is None:  # before time is spent on it
                 raise self._no_line_of_use(report.dropped | selection.left_out)
@@ -222,7 +223,7 @@ class BackTranslation:
         lines = run.manifest.product("monolingual", inputs, settings, self._select)
         settings = {"search": text.search, "seed": self.config.training.seed}
         inputs = {"monolingual lines": lines.sha256, **of_reverse}
-        run.manifest.product("synthetic", inputs, settings, lambda: self._pairs(lines, self.reverse))
+        run.manifest.product("synthetic", inputs, settings, lambda: self._pairs(lines))
         shutil.rmtree(run.synthetic / "blocks", ignore_errors=True)
         return float(run.manifest.facts("synthetic")["seconds"])
 
@@ -248,32 +249,27 @@ class BackTranslation:
             log.info(f"monolingual: {note}")
         return Made([file], {"n_lines": report.n_pairs, "n_chosen": n_chosen, "left_out": left_out})
 
-    def _pairs(self, lines: Product, reverse: RunDir | None) -> Made:
-        """None of a model that has hardly learnt: with its text a run was 1.8 chrF worse (docs/log.md)."""
-        seconds = 0.0
-        if reverse is None:  # each line beside itself, as many in an epoch as there are other pairs
-            n_pairs = TypeAdapter(int).validate_python(lines.facts["n_chosen"])
-            for file in self.files:
-                write_bytes(file, (self.run.synthetic / "lines.txt").read_bytes())
-            weight = max(0.001, min(1.0, Selection(self.config).n_trained / n_pairs))
-            return Made(self.files, {"n_pairs": n_pairs, "weight": weight, "seconds": 0.0, "is_copied": True})
+    def _pairs(self, lines: Product) -> Made:
+        """None of a model that is too weak: with its text runs were 1.8 and 3.7 chrF worse (docs/log.md)."""
+        reverse, seconds = self.reverse, 0.0
         if self.text.back is None:
             if not (curve := learning_curve(reverse.logs.records(reverse.metrics_file))):
                 raise RunDirError(f"{reverse.metrics_file}: lost; restore it, or delete {reverse.path}")
             timed = reverse.logs.records(reverse.timing_file)
             seconds = float(timed[-1]["elapsed_seconds"]) if timed else 0.0
-            if not (judgement := best_of(curve)).has_learnt:
+            judgement = best_of(curve)
+            if not judgement.has_learnt or judgement.chrf < _LEAST_CHRF:
                 log.warning(f"back-translation skipped: the reverse model {reverse.path} is too weak ({judgement})")
                 return Made(facts={"n_pairs": 0, "seconds": seconds})
         log.info(f"next come translations of the monolingual text, and then {self.run.path} itself")
         blocks = _Blocks(self.run, lines, sha256_of_json([lines.sha256, sha256_of_best(reverse), self.text.search]))
-        return self._join(blocks, self._translate(blocks, reverse, seconds))
+        return self._join(blocks, self._translate(blocks, seconds))
 
-    def _translate(self, blocks: _Blocks, reverse: RunDir, seconds: float) -> float:
+    def _translate(self, blocks: _Blocks, seconds: float) -> float:
         """Translates blocks in random order, until all are done or it is time to train; returns all `seconds`."""
         data, training, signals = self.config.data, self.config.training, self.signals
         device, end = choose_device(training.device), 60 * translated_share(self.text) * (training.minutes or math.inf)
-        translator = Translator.load(reverse.path, device=str(device), to=f"{data.tgt_lang}-{data.src_lang}")
+        translator = Translator.load(self.reverse.path, device=str(device), to=f"{data.tgt_lang}-{data.src_lang}")
         log.info(f"translating {blocks.n_lines:,} lines to {data.src_lang}, {self.text.search} search")
         signals.is_saving_needed = True
         with (  # computes as training does, so that a translation is the same whichever start makes it
@@ -316,7 +312,7 @@ class BackTranslation:
         if n_translated < blocks.n_lines:
             left_out["not translated, for want of time"] = blocks.n_lines - n_translated
         if not n_pairs:
-            why = f"{_format_counts(left_out)}; the reverse model {self.reverse and self.reverse.path} is too weak"
+            why = f"{_format_counts(left_out)}; the reverse model {self.reverse.path} is too weak"
             more = "give it more minutes or steps, or another data.monolingual.back"
             raise DataError(f"{self.run.synthetic}: no pair of use, {why}: {more}")
         weight = max(0.001, min(1.0, _MOST_SYNTHETIC * selection.n_trained / n_pairs))

@@ -39,7 +39,7 @@ def parent_of(config: Config) -> RunDir | None:
 def run_to_begin_with(config: Config, run: RunDir) -> RunDir | None:
     """The parent, or the reverse model within the run if it has learnt both ways. Raises RunDirError when it is missing."""
     parent, text = parent_of(config), config.data.monolingual
-    if parent is not None or text is None or text.back is not None or text.search == "copy":
+    if parent is not None or text is None or text.back is not None:
         return parent
     back = RunDir.existing(run.back)
     return back if back.load_config().training.both_directions == 1 else None

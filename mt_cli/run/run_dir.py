@@ -11,12 +11,12 @@ import time
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from filelock import FileLock, Timeout
 from pydantic import ConfigDict, TypeAdapter
 
-from mt_cli.config import COPY, Config, Corpus, DataConfig, SeveralPairs
+from mt_cli.config import Config, Corpus, DataConfig, SeveralPairs
 from mt_cli.config_file import load_config, to_yaml
 from mt_cli.data.corpus import Places, SentencePair, places_in_table, read_pairs
 from mt_cli.data.reading import CorpusProfile
@@ -215,16 +215,14 @@ class PairFiles:
 
     def training_data(self) -> DataConfig:
         """The section, with what the run has made for itself as the last corpora: synthetic pairs, text of its parent.
-        Those of other languages are behind them, and so is copied text."""
+        Those of other languages are behind them."""
         made = list[Corpus]()
         for name, is_synthetic in (("synthetic", True), ("rehearsal", False)):
             facts, files = self.manifest.facts(name), self.made_files(name)
             with _damage_of(self.manifest.file):
                 if facts.get("n_pairs"):
-                    kind: dict[str, Any] = {"synthetic": is_synthetic, "hold_out": is_synthetic}
-                    if facts.get("is_copied"):
-                        kind = {"last_weight": 0.0, "tgt_lang": COPY}
-                    made.append(Corpus(files=files, weight=facts["weight"], **kind))
+                    weight = facts["weight"]
+                    made.append(Corpus(files=files, weight=weight, synthetic=is_synthetic, hold_out=is_synthetic))
         corpora = sorted([*self.pair.corpora, *made], key=lambda one: one.tgt_lang is not None)
         return self.pair.model_copy(update={"train": corpora}) if made else self.pair
 

@@ -445,7 +445,7 @@ class TrainingConfig(Section):
     one of the embeddings."""
     last_phase: Probability = 0.33
     """Share of the steps, counted from the end, in which corpora have their last_weight, where they have one."""
-    batch_tokens: int = Field(2048, ge=16, le=4_000_000)
+    batch_tokens: int = Field(2048, ge=16, le=500_000)
     """Target tokens in a batch, padding included. If memory runs out, halve it and double accumulate."""
     accumulate: int = Field(1, ge=1, le=1024)
     """Number of batches whose gradients are added up for one update."""

@@ -257,7 +257,7 @@ def test_every_key_is_printed_with_an_explanation(mt):
 
 def test_what_a_key_may_be_is_said_in_words(mt):
     for key, described in {
-        "training.batch_tokens": "default 2048; a whole number from 16 to 4,000,000",
+        "training.batch_tokens": "default 2048; a whole number from 16 to 500,000",
         "training.select_by": 'default "bleu"; bleu, chrf, loss',
         "training.freeze": "default []; a list of embeddings, encoder, decoder, all_but_embeddings",
         "data.train": "required; [source file, target file] or one table or [{files: ..., weight: ...}]",

@@ -169,19 +169,21 @@ def fetched(data: bytes) -> None:
     """A file that `mt fetch` gets, as it is and compressed: taken only if its text is the one expected."""
     text = b"a small corpus\n" * 20
     files = {"train.en.gz": [len(text), hashlib.sha256(text).hexdigest()]}
-    fetch.CORPORA["fuzz"] = {"url": "", "terms": "", "citation": "", "next_step": "", "files": files}
+    entry = {"url": "", "terms": "", "citation": "", "next_step": "", "files": files}
     for content, name in ((data, "train.en.gz"), (data, "train.en"), (gzip.compress(data), "train.en.gz")):
         source, target = folder() / "source", folder() / "target"
         for path in (source, target):
             shutil.rmtree(path, ignore_errors=True)
         source.mkdir()
         (source / name).write_bytes(content)
-        try:
-            fetch.fetch_corpus("fuzz", str(source), target)
-        except MTError:
-            assert not list(target.iterdir())
-        else:
-            assert gzip.decompress((target / "train.en.gz").read_bytes()) == text
+        with pytest.MonkeyPatch.context() as patch:  # not for later tests of the process
+            patch.setitem(fetch.CORPORA, "fuzz", entry)
+            try:
+                fetch.fetch_corpus("fuzz", str(source), target)
+            except MTError:
+                assert not list(target.iterdir())
+            else:
+                assert gzip.decompress((target / "train.en.gz").read_bytes()) == text
 
 
 _FUNCTIONS = (

@@ -35,7 +35,7 @@ _SETS = {"dev": "dev", "valid": "dev", "validation": "dev", "test": "test"}  # b
 _N_SAMPLED = 20_000  # pairs of a corpus that are looked at
 _SAME = 0.9  # share of a corpus' pairs that another one has: then it is the same text
 _NEAR = 1.15  # times as far as the nearest corpus: still as near
-_MOST_FAR, _MOST_RELATED = 0.5, 1.0  # characters of an epoch for each of the corpora that are near
+_MOST_FAR = 0.5  # characters of an epoch for each of the corpora that are near
 # Throughout and in the last phase: the share of an epoch that is wanted, and the most readings of a pair.
 _IN_DOMAIN, _IN_DOMAIN_LAST = (0.1, 3.0), (0.33, 10.0)
 _LEAST_HELD_OUT_OF = 200  # pairs: from fewer no sets are cut
@@ -332,33 +332,30 @@ def _mixed(corpora: Sequence[Sequence[Path]], languages: Languages, dev: Files, 
         _files_of_set("in-domain", in_domain)
     first, known = _read(corpora[0], languages), [language(code) for code in languages]
     models = _models(first, languages)
-    own, related, seen = [first], list[tuple[str, _Text]](), {first.name: set(zip(*first.sides, strict=True))}
+    own, seen = [first], {first.name: set(zip(*first.sides, strict=True))}
     for files in corpora[1:]:
         src, tgt = _named_languages(files) or languages
         if len(files) == 2 and [language(tgt), language(src)] == known:
             files, src, tgt = files[::-1], tgt, src
-        one = _read(files, (src, tgt))
-        pairs, is_own = set(zip(*one.sides, strict=True)), language(tgt) == known[1]
+        if [language(src), language(tgt)] != known:
+            name = " ".join(map(str, files))
+            log.warning(f"{name}: left aside, it is from {src} to {tgt}, and not from {languages[0]} to {languages[1]}")
+            continue
+        one = _read(files, languages)
+        pairs = set(zip(*one.sides, strict=True))
         same = next((name for name, theirs in seen.items() if len(pairs & theirs) >= _SAME * len(pairs)), None)
         seen[one.name] = pairs
-        if is_own and same is None and (rewrite := other_writing(one.sides[1], first.sides[1])):
+        if same is None and (rewrite := other_writing(one.sides[1], first.sides[1])):
             lines = [reduce(lambda line, old: line.replace(old, rewrite[old]), rewrite, line) for line in one.sides[1]]
             one = one._replace(sides=(one.sides[0], lines), rewrite=rewrite)
             log.info(f"{one.name}: is written another way, and read with {format_spelling(rewrite)}")
         if same is not None:
             log.warning(f"{one.name}: left aside, the same text as {same}")
-        elif language(src) != known[0]:
-            log.warning(f"{one.name}: left aside, its source is {src}, expected {languages[0]}")
-        elif wrong := _misread(one.sides, languages[: 1 + is_own], models):
+        elif wrong := _misread(one.sides, languages, models):
             log.warning(f"{one.name}: left aside, {wrong}; rename or mend it")
-        elif is_own:
-            own.append(one)
         else:
-            related.append((tgt, one))
-    weight = _weight([one for _, one in related], own, _MOST_RELATED)
-    why = ", another language: at most as much text as of the own one, and none in the last phase"
+            own.append(one)
     rows = _weighed(own, languages, dev, in_domain)
-    rows += [one.row(why, tgt_lang=tgt, weight=weight, last_weight=0.0) for tgt, one in related]
     for row in rows:
         last = row.weight if row.last_weight is None else row.last_weight
         log.info(f"{' '.join(row.files)}: weight {row.weight:g}, at last {last:g}; {row.why}")
@@ -402,12 +399,12 @@ def _weighed(own: list[_Text], languages: Languages, dev: Files, in_domain: File
     why = (
         "with a tag, as it is written unlike what is wanted, half as much text as of the others, none in the last phase"
     )
-    how_often = {"weight": _weight([one for one, _ in far], [one for one, _ in near], _MOST_FAR), "last_weight": 0.0}
+    how_often = {"weight": _weight([one for one, _ in far], [one for one, _ in near]), "last_weight": 0.0}
     tag = f"{languages[1]}-far"
     return rows + [one.row(f", {how.told(called)}; {why}", tgt_lang=tag, **how_often) for one, how in far]
 
 
-def _weight(some: list[_Text], others: list[_Text], most: float) -> float:
-    """How often they are read, so that an epoch has at most so many times as much of their text as of the others'."""
-    size, of_others = (sum(one.n_pairs * fmean(map(len, one.sides[1])) for one in texts) for texts in (some, others))
-    return max(0.001, round(min(1.0, most * of_others / max(1.0, size)), 3))
+def _weight(far: list[_Text], near: list[_Text]) -> float:
+    """How often far text is read, so that an epoch has at most `_MOST_FAR` times as much of it as of the near text."""
+    of_far, of_near = (sum(one.n_pairs * fmean(map(len, one.sides[1])) for one in texts) for texts in (far, near))
+    return max(0.001, round(min(1.0, _MOST_FAR * of_near / max(1.0, of_far)), 3))

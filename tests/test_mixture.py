@@ -52,19 +52,18 @@ def test_a_folder_is_read_by_its_names_and_what_is_wrong_in_it_is_named_and_left
     write(folder, "wiki", gn=lines("gn", 50, 5))
     config = read_config([folder], tgt_lang="gn")
     corpora = {Path(one.files[1]).name: one for one in config.data.corpora}
-    assert [*corpora] == ["news.gn", "bible.gn", "verses.es-hch.hch"], "other languages last"
+    assert [*corpora] == ["news.gn", "bible.gn"]
     assert config.data.dev == [str(folder / "dev.es"), str(folder / "dev.gn")]
     assert corpora["news.gn"].last_weight is None
     assert (corpora["bible.gn"].tgt_lang, corpora["bible.gn"].last_weight) == ("gn-far", 0), "for it is far from dev"
     sizes = [len((folder / name).read_text()) for name in ("bible.gn", "news.gn")]
     assert corpora["bible.gn"].weight * sizes[0] == pytest.approx(sizes[1] / 2, rel=0.05), "half as much as the near"
-    related = corpora["verses.es-hch.hch"]
-    assert (related.tgt_lang, related.last_weight) == ("hch", 0)
     assert all(one.why for one in corpora.values()) and "very far from dev" in corpora["bible.gn"].why
     warnings = "\n".join(line for line in said() if line.startswith("warning"))
     assert f"{folder / 'wiki.gn'}: left aside, no file beside it is its translation" in warnings
     assert "twin.gn: left aside, the same text as" in warnings or "bible.gn: left aside, the same text as" in warnings
     assert "wrong.gn: left aside, reads like es and not like gn, as line 1" in warnings
+    assert "verses.es-hch.hch: left aside, it is from es to hch, and not from es to gn" in warnings
     assert read_config([folder], tgt_lang="hch").data.corpora[0].files[1].endswith("verses.es-hch.hch")
     with pytest.raises(UsageError, match="say into which language to translate: --to es or --to gn or --to hch"):
         read_config([folder])
@@ -120,20 +119,28 @@ def test_verses_of_the_dev_set_in_another_language_are_not_learnt_and_the_search
     """A beam of a run that has learnt nothing runs away: a limit is set, and `mt translate` keeps it."""
     verses = [*(folder / "dev.es").read_text().splitlines()[:7], *lines("es", 143, 2)]
     write(folder, "verses.es-hch", es=verses)
-    answer = mt("train", "corpora", "--to", "gn", *SMALL)
+    config = read_config([folder], tgt_lang="gn")
+    corpora = [{"files": ["corpora/news.es", "corpora/news.gn"]}]
+    corpora += [
+        {"files": ["corpora/verses.es-hch.es", "corpora/verses.es-hch.hch"], "tgt_lang": "hch", "last_weight": 0.0}
+    ]
+    data = {"src_lang": "es", "tgt_lang": "gn", "train": corpora, "dev": config.data.dev}
+    Path("verses.yaml").write_text(yaml.safe_dump({"data": data}))
+    answer = mt("train", "verses.yaml", *SMALL)
     assert answer.code == 0, answer.err.decode()
-    said, run = "\n".join(answer.said), RunDir(Path("runs/es-gn-more"))
+    said, run = "\n".join(answer.said), RunDir(Path("runs/verses"))
     assert "since a named set has them: 7 pairs, first corpora/verses.es-hch.es:1, which repeats" in said
     left_out = pair_of(run).left_out_file.read_text().splitlines()[1:]
     assert len(left_out) == 7 and all(row.endswith("corpora/verses.es-hch.es") for row in left_out)
     assert "<2hch>" in run.load_tokenizer(is_joint=True).tags
     written = run.config_file.read_text()
     limit = yaml.safe_load(written)["decoding"]["max_length_ratio"]
-    assert limit is not None and "# the nearest to the length of dev: " in written and "search: the nearest" in said
+    reason = f"at most {limit:g} tokens for one"
+    assert reason in written and any(line.startswith("search: ") and reason in line for line in answer.said)
     limits = [(), ("--max-length-ratio", limit), ("--max-length-ratio", 9)]
     usual, limited, longer = (mt("translate", run.path, *more, stdin=b"aeio " * 20).out for more in limits)
     assert usual == limited and len(usual) < len(longer)
     by_hand = written.replace("beam_size: ", "beam_size: 3 # ")
     run.config_file.write_text(by_hand)
-    assert mt("train", "corpora", "--to", "gn", *SMALL).code == 0
+    assert mt("train", "verses.yaml", *SMALL).code == 0
     assert load_config(run.config_file).decoding.beam_size == 3, "what a person has set stays"

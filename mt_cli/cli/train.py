@@ -62,8 +62,8 @@ def train(
 ) -> int:
     """Train a translator from a corpus: mt train train.es train.gn
 
-    Or from several, the main one first: mt train train.es train.gn bible.es bible.gn es-hch.tsv. Those of other
-    languages help to learn that of the first. Or from a folder, into the language of --to: mt train corpora --to gn
+    Or from several, the main one first: mt train train.es train.gn bible.es bible.gn news.tsv. Or from a folder, into
+    the language of --to: mt train corpora --to gn
 
     What is not set is chosen from the corpus; the run's config.yaml has each choice and its reason. The same command
     again continues a run that was stopped or killed, and changes nothing in one that is finished.

@@ -134,6 +134,8 @@ def check(
     src_lang: str | None = None,
     tgt_lang: str | None = None,
     columns: str | None = None,
+    dev: Paths = (),
+    test: Paths = (),
     settings: Sequence[str] = (),
 ) -> Report:
     """What `mt check` finds in a corpus: `print` shows it. Raises MTError."""
@@ -142,7 +144,7 @@ def check(
     from mt_cli.corpus_config import read_config
 
     if not isinstance(corpus, Config):
-        corpus = read_config(_paths(corpus), src_lang, tgt_lang, columns, settings=settings)
+        corpus = read_config(_paths(corpus), src_lang, tgt_lang, columns, _paths(dev), _paths(test), settings)
     return check_corpus(corpus)
 
 

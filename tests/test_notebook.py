@@ -31,8 +31,8 @@ def test_two_files_become_a_run_that_says_how_good_it_is_and_where_it_lies(tiny)
 
 
 def test_a_corpus_is_checked_and_a_run_of_the_command_is_loaded(tiny, trained_run):
-    found = check(["train.en", "train.de"])
-    assert found.n_pairs == 200 and "200 pairs" in str(found)
+    found = check(["train.en", "train.de"], dev=["dev.en", "dev.de"])
+    assert found.n_pairs == 200 and "200 pairs" in str(found) and "in dev: 7 (58.3%) in training" in str(found)
     with pytest.raises(UsageError, match="the names do not tell the languages"):
         check(["train.en", "dev.en"])
     with pytest.raises(UsageError, match="expected two text files, "):

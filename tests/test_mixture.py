@@ -140,6 +140,9 @@ def test_verses_of_the_dev_set_in_another_language_are_not_learnt_and_the_search
     limits = [(), ("--max-length-ratio", limit), ("--max-length-ratio", 9)]
     usual, limited, longer = (mt("translate", run.path, *more, stdin=b"aeio " * 20).out for more in limits)
     assert usual == limited and len(usual) < len(longer)
+    assert "beam of 5, penalty 1.2: " in said and "beam of 5, penalty 0.8: " in said, (
+        "halved towards shorter translations"
+    )
     by_hand = written.replace("beam_size: ", "beam_size: 3 # ")
     run.config_file.write_text(by_hand)
     assert mt("train", "verses.yaml", *SMALL).code == 0

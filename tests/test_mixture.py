@@ -119,13 +119,14 @@ def test_verses_of_the_dev_set_in_another_language_are_not_learnt_and_the_search
     """A beam of a run that has learnt nothing runs away: a limit is set, and `mt translate` keeps it."""
     verses = [*(folder / "dev.es").read_text().splitlines()[:7], *lines("es", 143, 2)]
     write(folder, "verses.es-hch", es=verses)
-    config = read_config([folder], tgt_lang="gn")
-    corpora = [{"files": ["corpora/news.es", "corpora/news.gn"]}]
-    corpora += [
-        {"files": ["corpora/verses.es-hch.es", "corpora/verses.es-hch.hch"], "tgt_lang": "hch", "last_weight": 0.0}
-    ]
-    data = {"src_lang": "es", "tgt_lang": "gn", "train": corpora, "dev": config.data.dev}
-    Path("verses.yaml").write_text(yaml.safe_dump({"data": data}))
+    Path("verses.yaml").write_text("""data:
+  src_lang: es
+  tgt_lang: gn
+  train:
+  - {files: [corpora/news.es, corpora/news.gn]}
+  - {files: [corpora/verses.es-hch.es, corpora/verses.es-hch.hch], tgt_lang: hch, last_weight: 0}
+  dev: [corpora/dev.es, corpora/dev.gn]
+""")
     answer = mt("train", "verses.yaml", *SMALL)
     assert answer.code == 0, answer.err.decode()
     said, run = "\n".join(answer.said), RunDir(Path("runs/verses"))
@@ -140,9 +141,7 @@ def test_verses_of_the_dev_set_in_another_language_are_not_learnt_and_the_search
     limits = [(), ("--max-length-ratio", limit), ("--max-length-ratio", 9)]
     usual, limited, longer = (mt("translate", run.path, *more, stdin=b"aeio " * 20).out for more in limits)
     assert usual == limited and len(usual) < len(longer)
-    assert "beam of 5, penalty 1.2: " in said and "beam of 5, penalty 0.8: " in said, (
-        "halved towards shorter translations"
-    )
+    assert "beam of 5, penalty 1.2: " in said and "beam of 5, penalty 0.8: " in said, "halved"
     by_hand = written.replace("beam_size: ", "beam_size: 3 # ")
     run.config_file.write_text(by_hand)
     assert mt("train", "verses.yaml", *SMALL).code == 0

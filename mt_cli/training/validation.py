@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 _COLUMNS = 80  # of a terminal
 _MAX_LINES = 200  # of each dev set
 _LENGTHS = 0.9, 1.1  # of all translations together, in characters of the references
-# Suits good models; after it others are tried, until translations are no longer too long or too short.
+# The usual one suits good models; after it others are tried, until translations are no longer too long or too short.
 _LEAST_PENALTY, _USUAL_PENALTY, _MOST_PENALTY = 0.4, 1.2, 2.0
 _N_PENALTIES = 4
 _MARGIN = 1.2  # of the usual length of translations, where a limit has to end them

@@ -72,7 +72,7 @@ def opened(one_browser: Page, address: str) -> Iterator[Page]:
     one_browser.requests.clear()
     one_browser.open(address)
     one_browser.wait("document.querySelector('#target').value")
-    one_browser.value("document.querySelector('#text').focus()")
+    one_browser.wait("document.activeElement === document.querySelector('#text')")  # by its attribute autofocus
     yield one_browser
     assert not one_browser.value("document.querySelector('img, iframe, script:not([nonce])')")
     assert one_browser.complaints == []

@@ -225,11 +225,12 @@ def split(pair: PairText) -> None:
 
     @cache
     def left_out() -> Places:
-        """Words shall not repeat the sets that were cut."""
+        """Words shall not repeat dev and test sets."""
         places, words = pair.files.left_out_places(), pair.words
-        if words is None or pair.data.dev is not None:
+        if words is None:
             return places
-        return Places(chain(places, repetitions(lambda: pair.pairs(words), pair.files.held_out_pairs())))
+        sets = pair.files.held_out_pairs() | {name: one.pairs for name, one in pair.named_sets.items()}
+        return Places(chain(places, repetitions(lambda: pair.pairs(words), sets)))
 
     pair.change(lambda pairs: (one for one in pairs if one.place not in left_out()))
 

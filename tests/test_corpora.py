@@ -218,8 +218,8 @@ def texts(data: PreparedData, first: int = 200) -> list[tuple[str, str]]:
 def test_each_entry_is_trained_on_within_its_share(words, caplog):
     caplog.set_level("INFO")
     data = with_words()
-    assert len(data.train) == 200 + 343
-    assert "words: 343 of 343 pairs kept" in caplog.text
+    assert len(data.train) == 200 + 300
+    assert "words: 300 of 343 pairs kept (43 held out or left out)" in caplog.text
     assert [data.train.format_location(index) for index in (0, 200, 201)] == ["1", "words.tsv:1", "words.tsv:2"]
     assert texts(data)[1] == ("red red cat", "rot rot Katze")
     for share, n_words in ((0.1, 22), (0.5, 200)):
@@ -227,9 +227,9 @@ def test_each_entry_is_trained_on_within_its_share(words, caplog):
         epochs = [data.train.blocks(seed=1, epoch=epoch) for epoch in range(40)]
         places = [i for blocks in epochs for block in blocks for first, last in block for i in range(first, last)]
         assert sum(i < 200 for i in places) == 40 * 200
-        counts = [places.count(i) for i in range(200, 543)]
+        counts = [places.count(i) for i in range(200, 500)]
         assert sum(counts) == pytest.approx(40 * n_words, rel=0.02) and max(counts) - min(counts) <= 1
-    Path("words.tsv").write_text("cat\tKatze\n" * 3 + "dog\tHund\n")
+    Path("words.tsv").write_text("red red\trot rot\n" * 3 + "red red red\trot rot rot\n")
     assert with_words(run="few").train.parts[1].weight == 10
 
 
@@ -247,6 +247,10 @@ def test_what_is_usual_and_held_out_is_learnt_without_it(words):
     held_out = pair_of(RunDir(Path("own"))).held_out_pairs()
     kept = {src for src, _ in texts(data, len(data.train.parts[0]))}
     assert "red red" in kept and not kept & {pair.src for pairs in held_out.values() for pair in pairs}
+    dev = zip(*(Path(f"dev.{side}").read_text().splitlines() for side in ("en", "de")), strict=True)
+    Path("words.tsv").write_text("red red\trot rot\n" + "".join(f"{src}\t{tgt}\n" for src, tgt in dev))
+    named = with_words(run="named")
+    assert texts(named, len(named.train.parts[0])) == [("red red", "rot rot")], "the dev set that is named"
 
 
 def test_a_list_has_columns_of_its_own(words):
@@ -263,6 +267,6 @@ def test_a_list_has_columns_of_its_own(words):
     pairs = TrainingText(load_config(Path("tiny.yaml")).data).read()
     Path("table.tsv").write_text("de\tnr\ten\n" + "".join(f"{pair.tgt}\t1\t{pair.src}\n" for pair in pairs))
     data = with_words("data.train=[table.tsv]", "data.columns=en,de")
-    assert len(data.train) == 200 + 343 and texts(data)[0] == ("red red red", "rot rot rot")
+    assert len(data.train) == 200 + 300 and texts(data)[0] == ("red red red", "rot rot rot")
     turned = with_words(words="{files: words.tsv, columns: '2,1'}", run="turned")
     assert texts(turned)[0] == ("rot rot rot", "red red red")

@@ -199,7 +199,7 @@ def test_unknown_characters_and_words_are_named_unless_they_were_taught():
 def test_pairs_of_a_named_set_are_found_in_all_that_is_trained_on(tiny, mt, monkeypatch):
     monkeypatch.setattr(stages, "_MOST_CHECKED", 30)  # the check itself looks no further
     for side, word in (("en", "a word"), ("de", "ein Wort")):
-        Path(f"words.{side}").write_text(word.replace(" ", "\u00a0") + "\n")
+        Path(f"words.{side}").write_text(word.replace(" ", "\u00a0") + f"\nother {side}\n")
         Path(f"train.{side}").write_text(f"{Path(f'train.{side}').read_text()}The last {side}\n")
         Path(f"dev.{side}").write_text(f"{word}\nThe last {side}\nThe last {side} ?\n{word} and more\n")
     options = ["--set", "data.words={files: [words.en, words.de]}", "--set", "training.max_steps=1"]

@@ -7,7 +7,9 @@ from pathlib import Path
 
 _SHORT = {  # codes of three letters for languages that this file knows by two
     "zho": "zh", "chi": "zh", "cmn": "zh", "yue": "zh", "wuu": "zh", "lzh": "zh", "jpn": "ja", "kor": "ko", "tha": "th",
-    "lao": "lo", "khm": "km", "mya": "my", "bur": "my", "bod": "bo", "tib": "bo", "dzo": "dz",
+    "lao": "lo", "khm": "km", "mya": "my", "bur": "my", "bod": "bo", "tib": "bo", "dzo": "dz", "spa": "es", "eng": "en",
+    "deu": "de", "ger": "de", "fra": "fr", "fre": "fr", "por": "pt", "ita": "it", "rus": "ru", "grn": "gn", "gug": "gn",
+    "aym": "ay", "que": "qu",
 }  # fmt: skip
 _OF_ONE_LANGUAGE = {"nb": "no", "nn": "no"}
 # ISO 639-1

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from mt_cli.config import Config, Corpus, are_one_table, is_memory, is_table
 from mt_cli.config_file import config_of, load_config
 from mt_cli.data.corpus import CorpusReport, read_monolingual, read_raw_pairs
-from mt_cli.data.languages import code_of_name, language, languages_of_files, may_be_a_word
+from mt_cli.data.languages import code_of_name, is_other_language, language, languages_of_files, may_be_a_word
 from mt_cli.data.normalize import normalize
 from mt_cli.data.spelling import format_spelling
 from mt_cli.display import shortened
@@ -35,6 +35,8 @@ _SETS = {"dev": "dev", "valid": "dev", "validation": "dev", "test": "test"}  # b
 _N_SAMPLED = 20_000  # pairs of a corpus that are looked at
 _SAME = 0.9  # share of a corpus' pairs that another one has: then it is the same text
 _NEAR = 1.15  # times as far as the nearest corpus: still as near
+_SUBSTANTIAL = 0.1  # of the pairs of the largest corpus
+_FEW = 100  # pairs, from which nothing is concluded about a language
 _MOST_FAR = 0.5  # characters of an epoch for each of the corpora that are near
 # Throughout and in the last phase: the share of an epoch that is wanted, and the most readings of a pair.
 _IN_DOMAIN, _IN_DOMAIN_LAST = (0.1, 3.0), (0.33, 10.0)
@@ -77,6 +79,7 @@ def read_config(
             settings += _as_settings(_monolingual(monolingual, (pair.src_lang, pair.tgt_lang)))
         return load_config(corpus[0], settings)
     if kinds == ["folder"]:
+        tgt_lang = code_of_name(tgt_lang or "") or tgt_lang
         corpora, sets = _in_folder(corpus[0], src_lang, tgt_lang)
         dev, test = dev or sets.get("dev"), test or sets.get("test")
     elif missing := [file for file in (*corpus, *(in_domain or ())) if not file.is_file()]:
@@ -91,6 +94,9 @@ def read_config(
         raise UsageError("--columns is for a corpus that is a table; for a list of words set data.words.columns")
     corpus = corpora[0]
     languages = _languages(corpus, src_lang, tgt_lang, columns, init_from)
+    for option, named in (("dev", dev), ("test", test), ("in-domain", in_domain)):
+        if named:
+            _refuse_other_languages(option, named, languages, corpus)
     data: dict[str, Any] = {"src_lang": languages[0], "tgt_lang": languages[1], "train": [str(file) for file in corpus]}
     if columns:
         data["columns"] = columns
@@ -178,11 +184,24 @@ def _files_of_set(option: str, files: Sequence[Path]) -> list[str]:
     return names
 
 
+def _refuse_other_languages(option: str, files: Sequence[Path], languages: Languages, corpus: Sequence[Path]) -> None:
+    """Raises UsageError for a set of two files whose names tell neither these languages nor those of the corpus."""
+    names = _files_of_set(option, files)
+    found = languages_of_files(*names) if len(names) == 2 else None
+    named = languages_of_files(*map(str, corpus)) if len(corpus) == 2 else None
+    if found and {*map(language, found)} not in [{*map(language, one)} for one in (languages, named or languages)]:
+        told = f"by their names from {found[0]} to {found[1]}, and not from {languages[0]} to {languages[1]}"
+        raise UsageError(f"--{option} {' '.join(names)}: {told}; give others, or rename them")
+
+
 def _monolingual(files: Sequence[Path], languages: Languages) -> dict[str, list[str] | None]:
     """Settings for text in the target language, and for files whose names tell the source language."""
     sides: tuple[list[str], list[str]] = [], []
     for file in files:
         code = _code_of(file) or ""
+        if code and is_other_language(code, languages):
+            expected = f"expected {languages[1]} or {languages[0]}"
+            raise UsageError(f"--monolingual {file}: by its name in {code}, {expected}; give other text, or rename it")
         is_source = language(code) == language(languages[0]) and code.lower() != languages[1].lower()
         sides[is_source].append(str(file))
     if sides[1] and not sides[0]:
@@ -234,15 +253,17 @@ def grouped(files: Sequence[Path]) -> list[list[Path]]:
     """Tables by themselves, text files two by two, as they stand on the command line. Raises UsageError for one that is
     alone."""
     groups, waiting = list[list[Path]](), list[Path]()
+    expected = "CORPUS is tables, and text files two by two, source and target"
     for file in files:
         if is_table(str(file)) or len(files) == 1:
             groups.append([file])
+        elif waiting and len(files) > 2 and _code_of(waiting[0]) == _code_of(file) is not None:
+            raise UsageError(f"{waiting[0]} {file}: both by their names in {_code_of(file)}; {expected}")
         elif waiting:
             groups.append([waiting.pop(), file])
         else:
             waiting.append(file)
     if waiting:
-        expected = "CORPUS is tables, and text files two by two, source and target"
         raise UsageError(f"{waiting[0]}: a text file without its other side; {expected}")
     return groups
 
@@ -253,11 +274,18 @@ def _in_folder(
     """The corpora of a folder and its dev and test sets by the names of its files, those between the languages asked for
     first, the largest before the others. Raises UsageError where there is none."""
     by_stem, pairs = defaultdict[str, dict[str, Path]](dict), list[list[Path]]()
-    for file in sorted(one for one in folder.iterdir() if one.is_file() and not one.name.startswith(".")):
-        if is_table(str(file)):
-            pairs.append([file])
-        else:
-            by_stem[_stem_of(file)][_code_of(file) or file.name] = file
+    for file in sorted(one for one in folder.iterdir() if not one.name.startswith(".")):
+        code = _code_of(file) or file.name
+        if not file.is_file():
+            log.warning(f"{file}: left aside, not a file; put its text into {folder} itself")
+        elif is_table(str(file)):
+            try:
+                _named_languages([file])
+                pairs.append([file])
+            except (DataError, UsageError) as error:
+                log.warning(f"left aside: {error}")
+        elif (same := by_stem[_stem_of(file)].setdefault(code, file)) != file:
+            log.warning(f"{file}: left aside, {same} has its name; rename one of them")
     groups = [group for group in by_stem.values() if len(group) > 1]
     codes = Counter(code for group in groups for code in group)
     codes.update(named[0] for files in pairs if (named := _named_languages(files)))
@@ -270,17 +298,25 @@ def _in_folder(
         pairs += [[group[source], other] for code, other in group.items() if code != source]
     for file in (file for group in by_stem.values() for file in group.values()):
         if not any(file in files for files in pairs):
-            text = f"for text in {tgt_lang} alone give --monolingual {as_typed(file)}"
-            log.warning(f"{file}: left aside, no file beside it is its translation; {text}")
+            text = (
+                f"; for text in {tgt_lang} alone give --monolingual {as_typed(file)}"
+                if _code_of(file) == tgt_lang
+                else ""
+            )
+            log.warning(f"{file}: left aside, no file beside it is its translation{text}")
     own = [files for files in pairs if _named_languages(files) in {(source, tgt_lang), None}]
     sets, corpora = dict[str, list[Path]](), list[list[Path]]()
     for files in sorted(pairs, key=lambda files: (files not in own, -files[-1].stat().st_size)):
-        name = _SETS.get(files[0].name.partition(".")[0]) if files in own else None
-        if name is None or name in sets:
+        words = re.split(r"[-._]", files[0].name.lower()) if files in own else []
+        kind, name = next((_SETS[word] for word in words if word in _SETS), None), " ".join(map(str, files))
+        if kind in sets:
+            log.warning(f"{name}: left aside, the {kind} set is {' '.join(map(str, sets[kind]))}; rename one of them")
+            continue
+        if kind is None:
             corpora.append(files)
         else:
-            sets[name] = files
-        log.info(f"found {' '.join(map(str, files))}")
+            sets[kind] = files
+        log.info(f"found {name}{f', the {kind} set' if kind else ''}")
     if not corpora or corpora[0] not in own:
         raise UsageError(f"{folder}: no corpus from {source or 'a source'} to {tgt_lang}; give it, or another --to")
     return corpora, sets
@@ -328,34 +364,46 @@ def _mixed(corpora: Sequence[Sequence[Path]], languages: Languages, dev: Files, 
     will be translated. Raises UsageError and DataError."""
     from mt_cli.data.distance import other_writing  # here, because the command line starts without numpy
 
-    if in_domain:
-        _files_of_set("in-domain", in_domain)
+    domain = _read(in_domain, languages) if in_domain else None
+    use, called = (_read(dev, languages), "dev") if dev else (domain, "--in-domain")
     first, known = _read(corpora[0], languages), [language(code) for code in languages]
-    models = _models(first, languages)
-    own, seen = [first], {first.name: set(zip(*first.sides, strict=True))}
-    for files in corpora[1:]:
-        src, tgt = _named_languages(files) or languages
+    # What will be translated decides how a language reads and is written.
+    expected = use if use is not None and use.n_pairs >= _FEW else first
+    models, seen = _models(expected, languages), dict[str, set[tuple[str, str]]]()
+
+    def fault(one: _Text, name: str) -> str:
+        pairs = set(zip(*one.sides, strict=True))
+        same = next((name for name, theirs in seen.items() if len(pairs & theirs) >= _SAME * len(pairs)), None)
+        seen[name] = pairs
+        return f"the same text as {same}" if same is not None else _misread(one.sides, languages, models)
+
+    for one, option in ((use, called), (domain, "--in-domain")):
+        if one is not None and option not in seen and (wrong := fault(one, option)):
+            raise DataError(f"{one.name}: {wrong}; give other pairs of the kind that will be translated")
+    own = list[_Text]()
+    for files in corpora:
+        src, tgt = (_named_languages(files) if own else None) or languages
         if len(files) == 2 and [language(tgt), language(src)] == known:
             files, src, tgt = files[::-1], tgt, src
         if [language(src), language(tgt)] != known:
             name = " ".join(map(str, files))
-            log.warning(f"{name}: left aside, it is from {src} to {tgt}, and not from {languages[0]} to {languages[1]}")
+            other = f"it is from {src} to {tgt}, and not from {languages[0]} to {languages[1]}"
+            log.warning(f"{name}: left aside, {other}; rename it if that is wrong")
             continue
         one = _read(files, languages)
-        pairs = set(zip(*one.sides, strict=True))
-        same = next((name for name, theirs in seen.items() if len(pairs & theirs) >= _SAME * len(pairs)), None)
-        seen[one.name] = pairs
-        if same is None and (rewrite := other_writing(one.sides[1], first.sides[1])):
+        is_told = one.name != expected.name and one.n_pairs >= _FEW
+        if is_told and (rewrite := other_writing(one.sides[1], expected.sides[1])):
             lines = [reduce(lambda line, old: line.replace(old, rewrite[old]), rewrite, line) for line in one.sides[1]]
             one = one._replace(sides=(one.sides[0], lines), rewrite=rewrite)
-            log.info(f"{one.name}: is written another way, and read with {format_spelling(rewrite)}")
-        if same is not None:
-            log.warning(f"{one.name}: left aside, the same text as {same}")
-        elif wrong := _misread(one.sides, languages, models):
+        if wrong := fault(one, one.name):
+            if not own:
+                raise DataError(f"{one.name}: {wrong}, by {expected.name}; exchange or mend the one that is wrong")
             log.warning(f"{one.name}: left aside, {wrong}; rename or mend it")
-        else:
-            own.append(one)
-    rows = _weighed(own, languages, dev, in_domain)
+            continue
+        if one.rewrite:
+            log.info(f"{one.name}: is written another way, and read with {format_spelling(one.rewrite)}")
+        own.append(one)
+    rows = _weighed(own, languages, use, called, domain)
     for row in rows:
         last = row.weight if row.last_weight is None else row.last_weight
         log.info(f"{' '.join(row.files)}: weight {row.weight:g}, at last {last:g}; {row.why}")
@@ -371,35 +419,41 @@ def _misread(sides: Sequence[list[str]], codes: Sequence[str], models: Mapping[s
     return ""
 
 
-def _weighed(own: list[_Text], languages: Languages, dev: Files, in_domain: Files) -> list[Corpus]:
-    """The corpora in the languages of the run: those near to what will be translated, those of that kind, those far
-    from it."""
+def _weighed(
+    own: list[_Text], languages: Languages, use: _Text | None, called: str, domain: _Text | None
+) -> list[Corpus]:
+    """The corpora in the languages of the run: those near to `use`, which will be translated, those of that kind, those
+    far from it."""
     from mt_cli.data.distance import gap
 
-    domain = _read(in_domain, languages) if in_domain else None
-    use, called = (_read(dev, languages), "dev") if dev else (domain, "--in-domain")
     if use is None:
         return [one.row("", hold_out=one is own[0]) for one in own]
-    gaps = [gap(one.sides, use.sides) for one in own]
-    most = _NEAR * min(one.times for one in gaps)
+    gaps, of_use, largest = [], set(zip(*use.sides, strict=True)), max(one.n_pairs for one in own)
+    for one in own:
+        pairs = [*zip(*one.sides, strict=True)]
+        others = [pair for pair in pairs if pair not in of_use] or pairs  # as those are not trained on
+        gaps.append(gap(([src for src, _ in others], [tgt for _, tgt in others]), use.sides))
+    # A few pairs set no measure: all else would be as good as left out.
+    most = _NEAR * min(how.times for one, how in zip(own, gaps, strict=True) if one.n_pairs >= _SUBSTANTIAL * largest)
     near = [(one, how) for one, how in zip(own, gaps, strict=True) if how.times <= most]
     far = [(one, how) for one, how in zip(own, gaps, strict=True) if how.times > most]
-    is_cut_from_domain = domain is not None and domain.n_pairs >= _LEAST_HELD_OUT_OF
-    holds_out = [one is own[0] if dev else not is_cut_from_domain for one, _ in near]
+    is_cut_from_domain = use is domain and use.n_pairs >= _LEAST_HELD_OUT_OF
+    holds_out = [not is_cut_from_domain if use is domain else one is own[0] for one, _ in near]
     rows = [
         one.row(f", {how.told(called)}", hold_out=is_cut) for (one, how), is_cut in zip(near, holds_out, strict=True)
     ]
+    weight_of_far = _weight([one for one, _ in far], [one for one, _ in near])
     if domain is not None:
-        ratio = sum(one.n_pairs for one in own) / domain.n_pairs
+        n_near = sum(one.n_pairs for one, _ in near)
+        n_epoch = n_near + weight_of_far * sum(one.n_pairs for one, _ in far)
         weight, last = (
-            round(min(most, max(1, share / (1 - share) * ratio)), 2) for share, most in (_IN_DOMAIN, _IN_DOMAIN_LAST)
+            round(min(most, max(1, share / (1 - share) * n / domain.n_pairs)), 2)
+            for n, (share, most) in ((n_epoch, _IN_DOMAIN), (n_near, _IN_DOMAIN_LAST))
         )
         why = " of the kind that will be translated: more often throughout, most in the last phase"
-        rows.append(domain.row(why, weight=weight, last_weight=last, hold_out=not dev))
-    why = (
-        "with a tag, as it is written unlike what is wanted, half as much text as of the others, none in the last phase"
-    )
-    how_often = {"weight": _weight([one for one, _ in far], [one for one, _ in near]), "last_weight": 0.0}
+        rows.append(domain.row(why, weight=weight, last_weight=last, hold_out=use is domain))
+    why = "with a tag, as others are nearer: half as much text as of those, none in the last phase"
+    how_often = {"weight": weight_of_far, "last_weight": 0.0}
     tag = f"{languages[1]}-far"
     return rows + [one.row(f", {how.told(called)}; {why}", tgt_lang=tag, **how_often) for one, how in far]
 

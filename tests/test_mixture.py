@@ -86,7 +86,10 @@ def test_text_like_what_is_translated_is_read_more_often_and_sets_are_cut_from_i
         read_config(files, in_domain=own[:1])
     few = read_config(files, in_domain=own).data.corpora
     assert [one.hold_out for one in few] == [True, True, True] and few[2].files[0].endswith("bible.es"), "exchanged"
-    assert (few[1].weight, few[1].last_weight, few[2].tgt_lang) == (2.78, 10.0, "gn-far")
+    n_near, n_far = 300, 200 * few[2].weight
+    shares = few[1].weight * 20 / (n_near + n_far), few[1].last_weight * 20 / n_near
+    assert shares == pytest.approx((0.1 / 0.9, 0.33 / 0.67), abs=0.001), "a tenth of an epoch, a third of the last ones"
+    assert few[2].tgt_lang == "gn-far"
     write(folder, "own", es=lines("es", 250, 7), gn=lines("gn", 250, 7))
     assert [one.hold_out for one in read_config(files, in_domain=own).data.own.corpora] == [False, True]
 
@@ -146,3 +149,55 @@ def test_verses_of_the_dev_set_in_another_language_are_not_learnt_and_the_search
     run.config_file.write_text(by_hand)
     assert mt("train", "verses.yaml", *SMALL).code == 0
     assert load_config(run.config_file).decoding.beam_size == 3, "what a person has set stays"
+
+
+def test_what_will_be_translated_decides_about_spelling_languages_and_what_is_near(folder, said):
+    def rewritten(name: str) -> list[str]:
+        return [line.replace("k", "qu").replace("h", "j") for line in (folder / f"{name}.gn").read_text().splitlines()]
+
+    news, bible, dev = ([folder / f"{name}.es", folder / f"{name}.gn"] for name in ("news", "bible", "dev"))
+    write(folder, "dev", es=lines("es", 120, 1), gn=lines("gn", 120, 1))
+    # Every tenth line is held out of the own ones to measure by, so dev seems nearer to them than their own kind.
+    write(
+        folder,
+        "own",
+        **{
+            one: [line for n in range(2) for line in (*lines(one, 1, 201 + n), *lines(one, 9, 3 + n))]
+            for one in ("es", "gn")
+        },
+    )
+    write(folder, "bible", gn=rewritten("bible"))
+    own = [folder / "own.es", folder / "own.gn"]
+    corpora = read_config([*bible, *news, *own], dev=dev).data.corpora
+    assert [bool(one.rewrite) for one in corpora] == [False, False, True], "the first one is as dev is not"
+    assert [Path(one.files[0]).name for one in corpora if one.tgt_lang is None] == ["news.es", "own.es"], (
+        "20 pairs are no measure"
+    )
+    with pytest.raises(DataError, match=r"dev\.gn: the same text as dev; give other pairs"):
+        read_config([*news, *bible], dev=dev, in_domain=dev)
+    with pytest.raises(DataError, match=r"news.*: reads like gn and not like es, as line 1: .*, by .*dev"):
+        write(folder, "news", es=lines("gn", 300), gn=lines("es", 300))
+        read_config([*news, *bible], dev=dev)
+    for option in ("dev", "test", "in_domain"):
+        with pytest.raises(
+            UsageError, match=r"verses.*: by their names from es to hch, and not from es to gn; give others"
+        ):
+            read_config(bible, **{option: [folder / "verses.es-hch.es", folder / "verses.es-hch.hch"]})
+    with pytest.raises(UsageError, match=r"wiki\.aym: by its name in aym, expected gn or es"):
+        read_config(bible, monolingual=[folder / "wiki.aym"])
+
+
+def test_a_folder_may_have_files_of_any_kind(folder, said):
+    write(folder, "es-gn.test", es=lines("es", 50, 2), gn=lines("gn", 50, 2))
+    write(folder, "Valid", es=lines("es", 50, 3), gn=lines("gn", 50, 3))
+    for name, text in {"~$book.xlsx": "", "one.tsv": "a\nb\n", "notes.md": "by hand\n", "news.gn.gz": ""}.items():
+        (folder / name).write_text(text)
+    (folder / "more").mkdir()
+    config = read_config([folder], tgt_lang="Guarani")
+    assert config.data.tgt_lang == "gn" and [*config.data.test] == ["test"]
+    assert [Path(one.files[1]).name for one in config.data.corpora] == ["news.gn", "bible.gn"]
+    told = "\n".join(said())
+    assert f"{folder / 'dev.es'} {folder / 'dev.gn'}, the dev set" in told
+    for aside in ("Valid.es", "~$book.xlsx", "one.tsv", "notes.md", "news.gn.gz", "more"):
+        assert any("left aside" in line and str(folder / aside) in line for line in said()), aside
+    assert "notes.md --monolingual" not in told

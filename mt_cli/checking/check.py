@@ -255,7 +255,7 @@ def _gaps(text: TrainingText, sample: list[SentencePair], dev: HeldOut, spelling
             is_far[number] = found.in_a_word != "near"
             yield f"{name} is {found.told('dev')}."
     if share := sum(is_far[pair.corpus] for pair in sample) / max(1, len(sample)):
-        few = "A few hundred pairs of the kind that will be translated help more than many others: mt train ... --in-domain FILE FILE"
+        few = "A few hundred pairs of the kind that will be translated help more than many others: mt train ... --in-domain SOURCE --in-domain TARGET"
         yield f"{share:.0%} of the training text is far from dev, so translations will be worse than its size promises. {few}."
 
 

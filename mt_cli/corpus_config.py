@@ -438,6 +438,9 @@ def _weighed(
     near = [(one, how) for one, how in zip(own, gaps, strict=True) if how.times <= most]
     far = [(one, how) for one, how in zip(own, gaps, strict=True) if how.times > most]
     is_cut_from_domain = use is domain and use.n_pairs >= _LEAST_HELD_OUT_OF
+    if use is domain and not is_cut_from_domain:
+        cut = f"dev and test sets are cut from all text, not from fewer than {_LEAST_HELD_OUT_OF} such pairs"
+        log.warning(f"{use.name}: {cut}; so scores are not those of the kind that will be translated")
     holds_out = [not is_cut_from_domain if use is domain else one is own[0] for one, _ in near]
     rows = [
         one.row(f", {how.told(called)}", hold_out=is_cut) for (one, how), is_cut in zip(near, holds_out, strict=True)

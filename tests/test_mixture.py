@@ -78,7 +78,7 @@ def test_text_alone_in_another_language_is_refused_by_file_and_line(folder):
     assert read_config(news, monolingual=[folder / "wiki.gn"]).data.monolingual is not None
 
 
-def test_text_like_what_is_translated_is_read_more_often_and_sets_are_cut_from_it(folder):
+def test_text_like_what_is_translated_is_read_more_often_and_sets_are_cut_from_it(folder, said):
     write(folder, "own", es=lines("es", 20, 7), gn=lines("gn", 20, 7))
     files = [folder / name for name in ("news.es", "news.gn", "bible.gn", "bible.es")]
     own = [folder / "own.es", folder / "own.gn"]
@@ -90,6 +90,7 @@ def test_text_like_what_is_translated_is_read_more_often_and_sets_are_cut_from_i
     shares = few[1].weight * 20 / (n_near + n_far), few[1].last_weight * 20 / n_near
     assert shares == pytest.approx((0.1 / 0.9, 0.33 / 0.67), abs=0.001), "a tenth of an epoch, a third of the last ones"
     assert few[2].tgt_lang == "gn-far"
+    assert any("own.gn: dev and test sets are cut from all text" in line for line in said())
     write(folder, "own", es=lines("es", 250, 7), gn=lines("gn", 250, 7))
     assert [one.hold_out for one in read_config(files, in_domain=own).data.own.corpora] == [False, True]
 
@@ -99,6 +100,10 @@ def test_files_stand_two_by_two_and_the_best_search_has_the_right_length():
     assert grouped(paths) == [paths[:2], paths[2:3], paths[3:]]
     with pytest.raises(UsageError, match=r"c\.es: a text file without its other side"):
         grouped([*paths, Path("c.es")])
+    with pytest.raises(
+        UsageError, match=r"a\.es b\.es: both by their names in es; CORPUS is tables, and text files two"
+    ):
+        grouped([paths[0], paths[3], paths[1], paths[4]])
     greedy, beam, long = Tried({"beam_size": 1}, 22.0, 0.97), Tried({"beam_size": 5}, 23.0, 1.09), Tried({}, 25.0, 1.3)
     assert best_of([greedy, beam, long]) is beam
     assert best_of([long, Tried({}, 26.0, 0.6)]) is long, "the nearest, where none is right"

@@ -35,8 +35,8 @@ _SETS = {"dev": "dev", "valid": "dev", "validation": "dev", "test": "test"}  # b
 _N_SAMPLED = 20_000  # pairs of a corpus that are looked at
 _SAME = 0.9  # share of a corpus' pairs that another one has: then it is the same text
 _NEAR = 1.15  # times as far as the nearest corpus: still as near
-_SUBSTANTIAL = 0.1  # of the pairs of the largest corpus
-_FEW = 100  # pairs, from which nothing is concluded about a language
+_SUBSTANTIAL = 0.1  # of the pairs of the largest corpus: from so many on it may be the nearest
+_FEW = 100  # pairs: with fewer, text says nothing about how a language reads and is written
 _MOST_FAR = 0.5  # characters of an epoch for each of the corpora that are near
 # Throughout and in the last phase: the share of an epoch that is wanted, and the most readings of a pair.
 _IN_DOMAIN, _IN_DOMAIN_LAST = (0.1, 3.0), (0.33, 10.0)
@@ -94,16 +94,16 @@ def read_config(
         raise UsageError("--columns is for a corpus that is a table; for a list of words set data.words.columns")
     corpus = corpora[0]
     languages = _languages(corpus, src_lang, tgt_lang, columns, init_from)
-    for option, named in (("dev", dev), ("test", test), ("in-domain", in_domain)):
-        if named:
-            _refuse_other_languages(option, named, languages, corpus)
+    named = (languages_of_files(*map(str, corpus)) if len(corpus) == 2 else None) or languages
     data: dict[str, Any] = {"src_lang": languages[0], "tgt_lang": languages[1], "train": [str(file) for file in corpus]}
     if columns:
         data["columns"] = columns
     if dev:
-        data["dev"] = _files_of_set("dev", dev)
+        data["dev"] = _files_of_set("dev", dev, languages, named)
     if test:
-        data["test"] = {"test": _files_of_set("test", test)}
+        data["test"] = {"test": _files_of_set("test", test, languages, named)}
+    if in_domain:
+        _files_of_set("in-domain", in_domain, languages, named)
     if len(corpora) > 1 or in_domain:
         data["train"] = _mixed(corpora, languages, dev, in_domain)
     alone = _monolingual(monolingual or [], languages)
@@ -177,21 +177,16 @@ def _code_of(file: Path) -> str | None:
     return code_of_name(Path(file.name.removesuffix(".gz")).suffix[1:])
 
 
-def _files_of_set(option: str, files: Sequence[Path]) -> list[str]:
+def _files_of_set(option: str, files: Sequence[Path], *known: Languages) -> list[str]:
+    """Raises UsageError for files that are no set, and for two whose names tell others than the known languages."""
     names = list(map(str, files))
     if len(files) != (1 if is_table(names[0]) or are_one_table(names) else 2):
         raise UsageError(f"--{option}: expected one table, or two files: --{option} SOURCE --{option} TARGET")
-    return names
-
-
-def _refuse_other_languages(option: str, files: Sequence[Path], languages: Languages, corpus: Sequence[Path]) -> None:
-    """Raises UsageError for a set of two files whose names tell neither these languages nor those of the corpus."""
-    names = _files_of_set(option, files)
-    found = languages_of_files(*names) if len(names) == 2 else None
-    named = languages_of_files(*map(str, corpus)) if len(corpus) == 2 else None
-    if found and {*map(language, found)} not in [{*map(language, one)} for one in (languages, named or languages)]:
-        told = f"by their names from {found[0]} to {found[1]}, and not from {languages[0]} to {languages[1]}"
+    found = languages_of_files(*names) if len(names) == 2 and known else None
+    if found and {*map(language, found)} not in [{*map(language, one)} for one in known]:
+        told = f"by their names from {found[0]} to {found[1]}, and not from {known[0][0]} to {known[0][1]}"
         raise UsageError(f"--{option} {' '.join(names)}: {told}; give others, or rename them")
+    return names
 
 
 def _monolingual(files: Sequence[Path], languages: Languages) -> dict[str, list[str] | None]:
@@ -257,8 +252,8 @@ def grouped(files: Sequence[Path]) -> list[list[Path]]:
     for file in files:
         if is_table(str(file)) or len(files) == 1:
             groups.append([file])
-        elif waiting and len(files) > 2 and _code_of(waiting[0]) == _code_of(file) is not None:
-            raise UsageError(f"{waiting[0]} {file}: both by their names in {_code_of(file)}; {expected}")
+        elif waiting and len(files) > 2 and (code := _code_of(file)) and code == _code_of(waiting[0]):
+            raise UsageError(f"{waiting[0]} {file}: both by their names in {code}; {expected}")
         elif waiting:
             groups.append([waiting.pop(), file])
         else:
@@ -298,12 +293,9 @@ def _in_folder(
         pairs += [[group[source], other] for code, other in group.items() if code != source]
     for file in (file for group in by_stem.values() for file in group.values()):
         if not any(file in files for files in pairs):
-            text = (
-                f"; for text in {tgt_lang} alone give --monolingual {as_typed(file)}"
-                if _code_of(file) == tgt_lang
-                else ""
-            )
-            log.warning(f"{file}: left aside, no file beside it is its translation{text}")
+            text = f"for text in {tgt_lang} alone give --monolingual {as_typed(file)}"
+            advice = text if _code_of(file) == tgt_lang else "give it one, or leave it there"
+            log.warning(f"{file}: left aside, no file beside it is its translation; {advice}")
     own = [files for files in pairs if _named_languages(files) in {(source, tgt_lang), None}]
     sets, corpora = dict[str, list[Path]](), list[list[Path]]()
     for files in sorted(pairs, key=lambda files: (files not in own, -files[-1].stat().st_size)):
@@ -390,15 +382,15 @@ def _mixed(corpora: Sequence[Sequence[Path]], languages: Languages, dev: Files, 
             other = f"it is from {src} to {tgt}, and not from {languages[0]} to {languages[1]}"
             log.warning(f"{name}: left aside, {other}; rename it if that is wrong")
             continue
-        one = _read(files, languages)
-        is_told = one.name != expected.name and one.n_pairs >= _FEW
-        if is_told and (rewrite := other_writing(one.sides[1], expected.sides[1])):
+        one = _read(files, languages) if own else first
+        can_tell = one is not expected and one.n_pairs >= _FEW
+        if can_tell and (rewrite := other_writing(one.sides[1], expected.sides[1])):
             lines = [reduce(lambda line, old: line.replace(old, rewrite[old]), rewrite, line) for line in one.sides[1]]
             one = one._replace(sides=(one.sides[0], lines), rewrite=rewrite)
         if wrong := fault(one, one.name):
             if not own:
-                raise DataError(f"{one.name}: {wrong}, by {expected.name}; exchange or mend the one that is wrong")
-            log.warning(f"{one.name}: left aside, {wrong}; rename or mend it")
+                raise DataError(f"{one.name}: {wrong}; give another first corpus, or mend {expected.name}")
+            log.warning(f"{one.name}: left aside, {wrong}; rename it, mend it or leave it out")
             continue
         if one.rewrite:
             log.info(f"{one.name}: is written another way, and read with {format_spelling(one.rewrite)}")

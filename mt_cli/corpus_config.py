@@ -263,6 +263,16 @@ def grouped(files: Sequence[Path]) -> list[list[Path]]:
     return groups
 
 
+def _stem_and_code(file: Path) -> tuple[str, str]:
+    """A name without its last word that tells a language, and the code of that: news.txt, es of news-es.txt. The whole
+    name twice where none does."""
+    words = re.split(r"([-._])", file.name.removesuffix(".gz"))
+    for i in reversed(range(0, len(words), 2)):
+        if code := code_of_name(words[i]):
+            return "".join(words[: max(0, i - 1)] + words[i + 1 :]), code
+    return file.name, file.name
+
+
 def _in_folder(
     folder: Path, src_lang: str | None, tgt_lang: str | None
 ) -> tuple[list[list[Path]], dict[str, list[Path]]]:
@@ -270,7 +280,7 @@ def _in_folder(
     first, the largest before the others. Raises UsageError where there is none."""
     by_stem, pairs = defaultdict[str, dict[str, Path]](dict), list[list[Path]]()
     for file in sorted(one for one in folder.iterdir() if not one.name.startswith(".")):
-        code = _code_of(file) or file.name
+        stem, code = _stem_and_code(file)
         if not file.is_file():
             log.warning(f"{file}: left aside, not a file; put its text into {folder} itself")
         elif is_table(str(file)):
@@ -279,7 +289,7 @@ def _in_folder(
                 pairs.append([file])
             except (DataError, UsageError) as error:
                 log.warning(f"left aside: {error}")
-        elif (same := by_stem[_stem_of(file)].setdefault(code, file)) != file:
+        elif (same := by_stem[stem].setdefault(code, file)) != file:
             log.warning(f"{file}: left aside, {same} has its name; rename one of them")
     groups = [group for group in by_stem.values() if len(group) > 1]
     codes = Counter(code for group in groups for code in group)
@@ -294,7 +304,7 @@ def _in_folder(
     for file in (file for group in by_stem.values() for file in group.values()):
         if not any(file in files for files in pairs):
             text = f"for text in {tgt_lang} alone give --monolingual {as_typed(file)}"
-            advice = text if _code_of(file) == tgt_lang else "give it one, or leave it there"
+            advice = text if _stem_and_code(file)[1] == tgt_lang else "give it one, or leave it there"
             log.warning(f"{file}: left aside, no file beside it is its translation; {advice}")
     own = [files for files in pairs if _named_languages(files) in {(source, tgt_lang), None}]
     sets, corpora = dict[str, list[Path]](), list[list[Path]]()

@@ -192,12 +192,14 @@ def test_what_will_be_translated_decides_about_spelling_languages_and_what_is_ne
 def test_a_folder_may_have_files_of_any_kind(folder, said):
     write(folder, "es-gn.test", es=lines("es", 50, 2), gn=lines("gn", 50, 2))
     write(folder, "Valid", es=lines("es", 50, 3), gn=lines("gn", 50, 3))
+    for language in ("es", "gn"):
+        (folder / f"stories-{language}.txt").write_text("\n".join(lines(language, 20, 4)))
     for name, text in {"~$book.xlsx": "", "one.tsv": "a\nb\n", "notes.md": "by hand\n", "news.gn.gz": ""}.items():
         (folder / name).write_text(text)
     (folder / "more").mkdir()
     config = read_config([folder], tgt_lang="Guarani")
     assert config.data.tgt_lang == "gn" and [*config.data.test] == ["test"]
-    assert [Path(one.files[1]).name for one in config.data.corpora] == ["news.gn", "bible.gn"]
+    assert [Path(one.files[1]).name for one in config.data.corpora] == ["news.gn", "stories-gn.txt", "bible.gn"]
     told = "\n".join(said())
     assert f"{folder / 'dev.es'} {folder / 'dev.gn'}, the dev set" in told
     for aside in ("Valid.es", "~$book.xlsx", "one.tsv", "notes.md", "news.gn.gz", "more"):

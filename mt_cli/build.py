@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import torch
@@ -332,8 +331,8 @@ def _conclude(trainer: Trainer, run: RunDir, is_new: bool) -> None:
         log.info(f"{run.path} is finished: {end}; nothing was changed")
         return
     trainer.checkpoints.verify_best()
-    faulty = fmean(run.of_pair(state.config.data, pair.data).share_faulty() for pair in data.pairs)
+    n_written, share_faulty = run.quality_of_text(state.config.data)
     curve = learning_curve(run.logs.records(run.metrics_file))
-    for line in verdict(curve, data.tokenizer.tgt_vocab_size, len(data.train), p.epoch, faulty):
+    for line in verdict(curve, data.tokenizer.tgt_vocab_size, n_written, p.epoch, share_faulty):
         log.info(line)
     log.info(f"finished at {end}; try: mt translate {as_typed(run.path)}{target_option(state.config)}")

@@ -395,6 +395,8 @@ def describe(pair: PairText, mixture: Mixture, tokenizer: Tokenizer) -> Prepared
     text, is_both_ways = Mixture(mixture.parts[: len(pair.own_sets)]), pair.config.training.both_directions == 1
     ways: list[tuple[Mixture, Literal[0, 1]]] = [(text, 0), (text.backwards(), 1)]
     ways = ways if is_both_ways else ways[:1]
+    parts = mixture.parts[: len(pair.data.in_language.corpora)]
+    n_written = sum(len(part) for part in parts if not part.is_synthetic)
 
     def make() -> Made:
         files = list[Path]()
@@ -413,11 +415,11 @@ def describe(pair: PairText, mixture: Mixture, tokenizer: Tokenizer) -> Prepared
             profile = builder.profile(*lengths, longest, pair.files.spellings()[side])
             files.append(pair.files.profile_file(is_reverse=side == 1))
             write_text(files[-1], profile.model_dump_json(indent=2) + "\n")
-        return Made(files)
+        return Made(files, {"n_written": n_written})
 
     products = pair.run.manifest.products
     inputs = {one.name: products[f"ids {one.name}{pair.suffix}"].sha256 for one in pair.own_sets}
-    settings = {"both_directions": is_both_ways}
+    settings = {"both_directions": is_both_ways, "n_written": n_written}  # which the inputs do not decide
     pair.run.manifest.product(f"statistics{pair.suffix}", {**inputs, **pair.of_runs}, settings, make)
     # With no-break spaces only where translations can have them, so that samples show the same.
     dev_pairs = [one._replace(tgt=tokenizer.normalize_tgt(one.tgt)) for one in pair.dev_pairs]

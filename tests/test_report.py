@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from browser import CHROMIUM
 from test_explain import HOSTILE, embedded
+from tiny_trainer import options
 
 from mt_cli.config_file import load_config, to_yaml
 from mt_cli.evaluation import comparison
@@ -116,6 +117,20 @@ def test_an_imported_run_has_no_training_to_show_and_one_of_few_steps_its_verdic
     figures = dict.fromkeys(("dev_loss", "chrf", "copied_chrf", "constant_chrf", "distinct"), 1.0)
     made = reported(begun("short", [{"step": 7, **figures, "is_best": True, "is_last": True}]), quick=True)
     assert made.summary[0].startswith("It has hardly learnt") and "finished after 7 steps" in made.summary[2]
+
+
+def test_log_and_report_judge_a_training_by_the_pairs_that_people_wrote(tiny, mt, monkeypatch):
+    Path("made.tsv").write_text("green moon\tgrau Mond\n" * 9)  # as a machine may translate
+    Path("words.tsv").write_text("blue\tblau\n")
+    own, n_of = "{files: [train.en, train.de]}", []
+    made = "{files: made.tsv, synthetic: true, hold_out: false}"
+    for where in ("mt_cli.build", "mt_cli.explain.report"):
+        judge = lambda curve, vocab_size, n_pairs, *_: n_of.append(n_pairs) or []  # noqa: E731
+        monkeypatch.setattr(f"{where}.verdict", judge)
+    settings = [f"data.train=[{own}, {made}]", "data.words={files: words.tsv}", "data.variation=0.4"]
+    settings += ["data.terms=0.3", "training.max_steps=2", "training.validate_every_steps=2"]
+    assert mt("train", "tiny.yaml", "--run-dir", "run", *options(*settings)).code == 0
+    assert RunReport(RunDir(Path("run")), "").summary and n_of == [200, 200]
 
 
 def test_the_dev_set_is_shown_where_there_is_no_test_set(tiny, trained_run):

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from statistics import fmean
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, TypeAdapter
@@ -132,11 +131,9 @@ class RunReport:
             return [f"The training has not finished: {steps}{planned} steps{time}. {best}", advice]
         lines = list[str]()
         if curve := learning_curve(self.records):
-            of_pairs = [self.run.of_pair(self.config.data, pair) for pair in self.config.data.directions]
-            share_faulty = fmean(files.share_faulty() for files in of_pairs)
-            n_pairs = self.check.n_pairs - self.n_left_out if self.check else 10**9
+            n_written, share_faulty = self.run.quality_of_text(self.config.data)
             n_epochs = self.records[-1].get("epoch", 1) - 1  # the last one has hardly ever ended
-            lines = verdict(curve, self.config.tokenizer.vocab_size, n_pairs, n_epochs, share_faulty)
+            lines = verdict(curve, self.config.tokenizer.vocab_size, n_written, n_epochs, share_faulty)
         finished = f"The training has finished after {steps} steps{time}. {best} {command}"
         return [*(f"{line[:1].upper()}{line[1:]}." for line in lines), finished]
 

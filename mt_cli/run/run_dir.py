@@ -97,6 +97,11 @@ class RunDir:
         folder = self.path / pair.name if isinstance(data, SeveralPairs) else self.path
         return PairFiles(self.manifest, pair, folder, is_exchanged)
 
+    def quality_of_text(self, data: DataConfig) -> tuple[int, float]:
+        """The pairs of all language pairs that people wrote, and the share of faulty ones: what a training is judged by."""
+        pairs = [self.of_pair(data, pair) for pair in data.directions]
+        return sum(one.n_written() for one in pairs), sum(one.share_faulty() for one in pairs) / len(pairs)
+
     def load_tokenizer(self, is_joint: bool) -> Tokenizer:
         files = [self.path / name for name in (_JOINT if is_joint else _APART)]
         try:
@@ -256,6 +261,10 @@ class PairFiles:
         """Of the pairs, those that the check of the corpus would drop; 0 where they are left out, or nothing is known."""
         share = self.manifest.facts(f"check{self.suffix}").get("share_faulty", 0.0)
         return 0.0 if self.pair.clean else float(share)
+
+    def n_written(self) -> int:
+        """Pairs it is trained on that no machine has made, without the list of words; very many where nothing is known."""
+        return int(self.manifest.facts(f"statistics{self.suffix}").get("n_written", 10**9))
 
     def profile_file(self, is_reverse: bool = False) -> Path:
         return self.folder / ("corpus.back.json" if is_reverse else "corpus.json")

@@ -5,7 +5,7 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -38,7 +38,7 @@ class Product(BaseModel):
 class Made(NamedTuple):
     """What the maker of a product returns."""
 
-    files: Iterable[Path] = ()
+    files: Sequence[Path] = ()
     facts: Mapping[str, Any] = {}
 
 
@@ -127,7 +127,7 @@ class Manifest:
         except FileNotFoundError:
             return False
 
-    def _recorded(self, own: Product, paths: Iterable[Path], facts: Mapping[str, Any]) -> Product:
+    def _recorded(self, own: Product, paths: Sequence[Path], facts: Mapping[str, Any]) -> Product:
         """With what was made, which is on the disk when this returns."""
         files = {}
         for path in paths:

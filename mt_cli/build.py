@@ -57,34 +57,34 @@ def prepare(config: Config, run: RunDir, n_processes: int = 1) -> PreparedData:
     fine_tuning.rehearse(config, run)
     facts = FactsCounter()  # of all pairs
     with contextlib.ExitStack() as stack:
-        pairs = [PairText(config, data, run, facts, stack, parent, reverse) for data in config.data.directions]
-        for pair in pairs:
-            check(pair)
-            spell(pair)
-            split(pair)
-            # A new stage is a function of the pair, and a line here. `pair.product` keeps what it has found, and
-            # `pair.change` edits or leaves out pairs; the tokenizer and ids depend on both. See `spell`.
-        config = _choose_open_keys(config, pairs, n_processes)
-        tokenizer = _make_tokenizer(config, pairs)
-        mixtures = [ids(pair, tokenizer) for pair in pairs]
-        prepared = [describe(pair, mixture, tokenizer) for pair, mixture in zip(pairs, mixtures, strict=True)]
-        for pair in pairs:
-            log_findings(pair)
+        texts = [PairText(config, data, run, facts, stack, parent, reverse) for data in config.data.directions]
+        for text in texts:
+            check(text)
+            spell(text)
+            split(text)
+            # A new stage is a function of the text, and a line here. `text.product` keeps what it has found, and
+            # `text.add_change` edits or leaves out pairs; the tokenizer and ids depend on both. See `spell`.
+        config = _choose_open_keys(config, texts, n_processes)
+        tokenizer = _make_tokenizer(config, texts)
+        mixtures = [ids(text, tokenizer) for text in texts]
+        prepared = [describe(text, mixture, tokenizer) for text, mixture in zip(texts, mixtures, strict=True)]
+        for text in texts:
+            log_findings(text)
     run.manifest.discard(run.manifest.products.keys() - run.manifest.asked)
     return PreparedData(config, tokenizer, _joined(config, mixtures), prepared, run.manifest.sha256)
 
 
-def _choose_open_keys(config: Config, pairs: list[PairText], n_processes: int) -> Config:
+def _choose_open_keys(config: Config, texts: list[PairText], n_processes: int) -> Config:
     """The config with a value for each key that it leaves open, which depends on the corpus."""
-    run, parent = pairs[0].run, pairs[0].parent
+    run, parent = texts[0].run, texts[0].parent
     if run.steps():
         return config  # which has all that was chosen
     given, minutes, monolingual = given_keys(config), config.training.minutes, config.data.monolingual
 
     def make() -> Made:
-        for pair in pairs:
-            pair.read()
-        known = pairs[0].facts.facts()
+        for text in texts:
+            text.read()
+        known = texts[0].facts.facts()
         of_parent = {"has_parent": parent is not None, "knows_both": parent is not None and parent.path == run.back}
         choices = choose(known, given, **of_parent)
         if minutes is not None and choices:
@@ -95,7 +95,7 @@ def _choose_open_keys(config: Config, pairs: list[PairText], n_processes: int) -
         values = {key: choice.value for key, choice in choices.items()}
         return Made(facts={"values": values, "reasons": {key: choice.reason for key, choice in choices.items()}})
 
-    train = {name: sha256 for pair in pairs for name, sha256 in pair.inputs.items() if name.startswith("train")}
+    train = {name: sha256 for text in texts for name, sha256 in text.inputs.items() if name.startswith("train")}
     settings = {"given": {k: str(v) for k, v in sorted(given.items()) if not k.startswith(_WITHOUT_RECIPE)}}
     run.manifest.product("recipe", {**fine_tuning.inputs_of_runs(run, parent=parent), **train}, settings, make)
     made = run.manifest.facts("recipe")
@@ -108,27 +108,27 @@ def _choose_open_keys(config: Config, pairs: list[PairText], n_processes: int) -
     return completed
 
 
-def _make_tokenizer(config: Config, pairs: list[PairText]) -> Tokenizer:
-    run, parent, settings = pairs[0].run, pairs[0].parent, config.tokenizer
-    symbols = SYMBOLS if any(pair.data.variation for pair in pairs) else ""  # which only variations teach
+def _make_tokenizer(config: Config, texts: list[PairText]) -> Tokenizer:
+    run, parent, settings = texts[0].run, texts[0].parent, config.tokenizer
+    symbols = SYMBOLS if any(text.data.variation for text in texts) else ""  # which only variations teach
+    of_terms = TERM_SYMBOLS if any(text.data.terms for text in texts) else ""
 
-    of_terms = TERM_SYMBOLS if any(pair.data.terms for pair in pairs) else ""
-
-    def texts(sides: Sequence[int]) -> Iterator[str]:
-        return (one[:2][side] for pair in pairs for one in pair.trained() for side in sides)
+    def sentences(sides: Sequence[int]) -> Iterator[str]:
+        return (pair[:2][side] for text in texts for pair in text.training_pairs() for side in sides)
 
     # Where sources have translations of terms, they are spelt in pieces of the target language, too.
     models = [(0, 1)] if settings.joint else [(0, 1) if of_terms else (0,), (1,)]
-    sides: list[Callable[[], Iterator[str]]] = [partial(texts, one) for one in models]
+    sides: list[Callable[[], Iterator[str]]] = [partial(sentences, model) for model in models]
 
     def make() -> Made:
-        others = [tag_of(one.tgt_lang) for pair in pairs for one in pair.data.corpora if one.tgt_lang is not None]
+        corpora = [corpus for text in texts for corpus in text.data.corpora]
+        others = [tag_of(corpus.tgt_lang) for corpus in corpora if corpus.tgt_lang is not None]
         tags = list(dict.fromkeys([*tags_of(config), *others]))
-        if any(corpus.synthetic for pair in pairs for corpus in pair.data.corpora):
-            for pair in pairs:
-                pair.read()
-            n_real, n_synthetic = (sum(pair.n_of_epoch[kind] for pair in pairs) for kind in (False, True))
-            tags.append(REAL if tags_real_sources(pairs[0].facts.facts(), n_real, n_synthetic) else SYNTHETIC)
+        if any(corpus.synthetic for corpus in corpora):
+            for text in texts:
+                text.read()
+            n_real, n_synthetic = (sum(text.n_of_epoch[kind] for text in texts) for kind in (False, True))
+            tags.append(REAL if tags_real_sources(texts[0].facts.facts(), n_real, n_synthetic) else SYNTHETIC)
         if parent is None:
             made = train_tokenizer(sides, settings.algorithm, settings.vocab_size, symbols=symbols)
         else:
@@ -136,8 +136,8 @@ def _make_tokenizer(config: Config, pairs: list[PairText]) -> Tokenizer:
         return run.save_tokenizer(with_tags(made, tags, of_terms))
 
     inputs = fine_tuning.inputs_of_runs(run, parent=parent)
-    for pair in pairs:
-        inputs |= pair.inputs | pair.made
+    for text in texts:
+        inputs |= text.inputs | text.made
     more = {"extend_vocabulary": config.training.extend_vocabulary, "symbols": symbols + of_terms}
     run.manifest.product("tokenizer", inputs, {**settings.model_dump(), **more}, make)
     return run.load_tokenizer(settings.joint)

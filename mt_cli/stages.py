@@ -1,4 +1,4 @@
-"""What one language pair goes through before it is trained on. A stage is a function of the pair; what it makes is a
+"""What one language pair goes through before it is trained on. A stage is a function of its text; what it makes is a
 product of the run (`run/manifest.py`), made once of what it names. `build.prepare` calls the stages in their order."""
 
 import logging
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import cache, cached_property, partial, reduce
-from itertools import chain, islice
+from itertools import chain, filterfalse, islice
 from operator import methodcaller
 from pathlib import Path
 from typing import Any, Literal
@@ -51,19 +51,20 @@ class PairText:
     """The text of a language pair, read when a stage first needs it, then from a copy of its normalized pairs."""
 
     def __init__(
-        self, config: Config, data: DataConfig, run: RunDir, facts: FactsCounter, stack: ExitStack, *runs: RunDir | None
-    ):
-        """`facts`: gets what the recipe is to know. `stack` deletes the copy. `runs`: that it begins with, that
-        translates for it."""
+        self, config: Config, data: DataConfig, run: RunDir, facts: FactsCounter, stack: ExitStack,
+        parent: RunDir | None, reverse: RunDir | None,
+    ):  # fmt: skip
+        """`facts`: gets what the recipe is to know. `stack` deletes the copy. `parent`: the run that it begins with;
+        `reverse`: the one that translates for it."""
         self.run, self.files = run, run.of_pair(config.data, data)
-        self.parent, self.reverse = runs
+        self.parent, self.reverse = parent, reverse
         self.data, self.suffix, self.facts = self.files.training_data(), self.files.suffix, facts
         self.config = config.model_copy(update={"data": self.data})  # of this pair alone
-        self.text = TrainingText(self.data, self.suffix)
-        self.sets, self.words = self.text.sets, self.text.words
+        self.training_text = TrainingText(self.data, self.suffix)
+        self.sets, self.words = self.training_text.sets, self.training_text.words
         self.own_sets = self.sets[: len(self.data.own.corpora)]  # without those of related languages
-        self.trained_sets = self.text.trained
-        self.of_runs = inputs_of_runs(run, parent=self.parent, reverse=self.reverse)
+        self.training_sets = self.training_text.trained
+        self.of_runs = inputs_of_runs(run, parent=parent, reverse=reverse)
         self.made, self._changes = dict[str, str](), list[Change]()
         self.n_of_epoch = {False: 0.0, True: 0.0}  # pairs, by whether they are synthetic
         self.characters = Counter[str](), Counter[str]()  # of what no machine translated
@@ -76,22 +77,22 @@ class PairText:
         name = f"{stage}{self.suffix}"
         self.made[name] = self.run.manifest.product(name, inputs, settings, make).sha256
 
-    def change(self, change: Change) -> None:
+    def add_change(self, change: Change) -> None:
         """The training text and the list of words are from now on what `change` gives for their pairs."""
         self._changes.append(change)
 
-    def changed(self, pairs: Iterable[SentencePair]) -> Iterator[SentencePair]:
+    def apply_changes(self, pairs: Iterable[SentencePair]) -> Iterator[SentencePair]:
         yield from reduce(lambda text, change: change(text), self._changes, pairs)
 
     @property
     def reading(self) -> dict[str, Any]:
         """The settings that reading and checking depend on."""
-        return {"languages": self.data.name, "reading": [one.reading for one in self.sets]}
+        return {"languages": self.data.name, "reading": [text_set.reading for text_set in self.sets]}
 
     @cached_property
     def inputs(self) -> dict[str, str | None]:
         """The hashes of the files of the pair. Where no dev set is named, it is cut from the training text."""
-        found: dict[str, str | None] = {f"train{self.suffix}": self.text.sha256()}
+        found: dict[str, str | None] = {f"train{self.suffix}": self.training_text.sha256()}
         if self.data.dev is not None:
             found[f"dev{self.suffix}"] = self.dev.sha256
         if self.words is not None:
@@ -100,16 +101,16 @@ class PairText:
 
     def pairs(self, *sets: TextSet) -> Iterator[SentencePair]:
         """The pairs of these sets, or of all, as they are written. Raises DataError for what is wrong with any of them."""
-        return chain.from_iterable(read_copy(self._copies[one.name]) for one in sets or self.sets)
+        return chain.from_iterable(read_copy(self._copies[text_set.name]) for text_set in sets or self.sets)
 
-    def trained(self, *sets: TextSet) -> Iterator[SentencePair]:
+    def training_pairs(self, *sets: TextSet) -> Iterator[SentencePair]:
         """The pairs of these sets as the stages so far have changed them; of all sets where none is given."""
-        return self.changed(self.pairs(*sets or self.trained_sets))
+        return self.apply_changes(self.pairs(*sets or self.training_sets))
 
     @cached_property
     def dev(self) -> TextSet:
         if self.data.dev is not None:
-            return self.text.named[0]
+            return self.training_text.named[0]
         return TextSet("dev", f"dev{self.suffix}", self.files.files_of("held_out", "dev"), None, self.data.on_bad_line)
 
     @cached_property
@@ -117,9 +118,9 @@ class PairText:
         is_read = self.data.dev is not None and "named_sets" in vars(self)
         return self.named_sets["dev"].raw_pairs if is_read else list(self._read(self.dev))
 
-    def _read(self, one: TextSet) -> Iterator[SentencePair]:
-        self.reports[one.name] = CorpusReport()
-        return one.read(self.reports[one.name])
+    def _read(self, text_set: TextSet) -> Iterator[SentencePair]:
+        self.reports[text_set.name] = CorpusReport()
+        return text_set.read(self.reports[text_set.name])
 
     def read(self) -> None:
         """Reads all sets, unless that was done."""
@@ -129,20 +130,24 @@ class PairText:
     def named_sets(self) -> dict[str, HeldOut]:
         """The dev and test sets that are named. All that is trained on passes them."""
         found = dict[str, HeldOut]()
-        for one in self.text.named:
-            found[one.name] = HeldOut(one.name, list(_readable(self._read(one), self._problems)))
+        for text_set in self.training_text.named:
+            pairs = list(_readable(self._read(text_set), self._problems))
+            found[text_set.name] = HeldOut(text_set.name, pairs)
         return found
 
     @cached_property
     def _copies(self) -> dict[str, Path]:
         """The normalized pairs of each corpus, in a temporary file. Raises DataError with the problems of all sets."""
-        copies, _ = {one.name: self.files.cache / f"{one.name}.txt" for one in self.trained_sets}, self.named_sets
+        copies, _ = (
+            {text_set.name: self.files.cache / f"{text_set.name}.txt" for text_set in self.training_sets},
+            self.named_sets,
+        )
         try:
             self.files.cache.mkdir(parents=True, exist_ok=True)
-            for one in self.trained_sets:
-                copies[one.name].unlink(missing_ok=True)  # of a process that was killed
-                self._stack.callback(copies[one.name].unlink, missing_ok=True)
-                write_copy(self._counted(_readable(self._read(one), self._problems)), copies[one.name])
+            for text_set in self.training_sets:
+                copies[text_set.name].unlink(missing_ok=True)  # of a process that was killed
+                self._stack.callback(copies[text_set.name].unlink, missing_ok=True)
+                write_copy(self._counted(_readable(self._read(text_set), self._problems)), copies[text_set.name])
         except OSError as error:
             raise cannot_write(self.files.cache, error) from None
         if self._problems:
@@ -153,7 +158,7 @@ class PairText:
         """Of synthetic and rehearsed pairs the recipe counts as many as an epoch has, of words none: more shall not make the
         network too large or the training too long for the others."""
         corpora = self.data.corpora
-        shares = [1.0 if one.is_like_use else min(1.0, one.weight) for one in corpora]
+        shares = [1.0 if corpus.is_like_use else min(1.0, corpus.weight) for corpus in corpora]
         for n_before, pair in enumerate(pairs):
             if pair.corpus < len(corpora):
                 corpus, share = corpora[pair.corpus], shares[pair.corpus]
@@ -162,8 +167,8 @@ class PairText:
                     count_characters(self.characters, pair)
                 if int(share * (n_before + 1)) > int(share * n_before):
                     self.facts.add(pair.src, pair.tgt)
-            for named in self.named_sets.values():
-                named.look_for_pair(pair)
+            for held_out in self.named_sets.values():
+                held_out.look_for_pair(pair)
             yield pair
 
     @cached_property
@@ -186,100 +191,103 @@ def _readable(pairs: Iterable[SentencePair], problems: dict[str, None]) -> Itera
         problems[str(error)] = None
 
 
-def check(pair: PairText) -> None:
+def check(text: PairText) -> None:
     """What is wrong with the corpus: `check.json`."""
-    file, settings = pair.files.check_file, {"clean": pair.data.clean, **pair.reading}
+    file, settings = text.files.check_file, {"clean": text.data.clean, **text.reading}
 
     def make() -> Made:
-        write_text(file, pair.report.as_json() + "\n")
-        return Made([file], {"share_faulty": sum(1 for _ in pair.report.dropped.items()) / max(1, pair.report.n_pairs)})
+        write_text(file, text.report.as_json() + "\n")
+        return Made([file], {"share_faulty": sum(1 for _ in text.report.dropped.items()) / max(1, text.report.n_pairs)})
 
-    pair.run.manifest.product(f"check{pair.suffix}", pair.inputs, settings, make)
+    text.run.manifest.product(f"check{text.suffix}", text.inputs, settings, make)
 
 
-def spell(pair: PairText) -> None:
+def spell(text: PairText) -> None:
     """How either side is spelled: as the dev set is, or as the parent has learnt, whose tokenizer knows nothing else."""
 
     def make() -> Made:
         spellings = AS_IT_IS
-        if pair.data.spelling == "dev":
-            learnt = same_pair(pair.parent, pair.config)
-            spellings = learnt.spellings() if learnt is not None else pair.report.spellings
+        if text.data.spelling == "dev":
+            learnt = same_pair(text.parent, text.config)
+            spellings = learnt.spellings() if learnt is not None else text.report.spellings
         for side, spelling in zip(("source", "target"), spellings, strict=True):
             if spelling:
                 small = {char: other for char, other in spelling.items() if char == char.lower()}
                 log.info(f"trains with {format_spelling(small)} in the {side} (data.spelling)")
         return Made(facts=dict(zip(("src", "tgt"), spellings, strict=True)))
 
-    pair.product("spelling", {"spelling": pair.data.spelling}, make)
-    spellings = pair.files.spellings()
+    text.product("spelling", {"spelling": text.data.spelling}, make)
+    spellings = text.files.spellings()
     if any(spellings):
-        pair.change(lambda pairs: respelled(pairs, spellings))
+        text.add_change(lambda pairs: respelled(pairs, spellings))
 
 
-def split(pair: PairText) -> None:
+def split(text: PairText) -> None:
     """Cuts dev and test sets where the config names none: `held_out/`. And lists what is not trained on: these, what
     resembles them, and what a cleaned corpus lacks: `left_out.tsv`."""
-    settings = {"clean": pair.data.clean, "test": not pair.data.test, **pair.reading}
-    pair.product("split", settings, lambda: _hold_out(pair))
+    settings = {"clean": text.data.clean, "test": not text.data.test, **text.reading}
+    text.product("split", settings, lambda: _hold_out(text))
 
     @cache
     def left_out() -> Places:
         """Words shall not repeat dev and test sets."""
-        places, words = pair.files.left_out_places(), pair.words
+        places, words = text.files.left_out_places(), text.words
         if words is None:
             return places
-        sets = pair.files.held_out_pairs() | {name: one.pairs for name, one in pair.named_sets.items()}
-        return Places(chain(places, repetitions(lambda: pair.pairs(words), sets)))
+        sets = text.files.held_out_pairs() | {name: held_out.pairs for name, held_out in text.named_sets.items()}
+        return Places(chain(places, repetitions(lambda: text.pairs(words), sets)))
 
-    pair.change(lambda pairs: (one for one in pairs if one.place not in left_out()))
+    text.add_change(lambda pairs: (pair for pair in pairs if pair.place not in left_out()))
 
 
-def _hold_out(pair: PairText) -> Made:
-    faulty, is_cleaned, sets = pair.report.dropped, pair.data.clean, dict[str, list[SentencePair]]()
+def _hold_out(text: PairText) -> Made:
+    faulty, is_cleaned, sets = text.report.dropped, text.data.clean, dict[str, list[SentencePair]]()
     found, cut_from = Split(), "the corpus"
-    read = lambda: (one for one in pair.pairs() if not is_cleaned or one.place not in faulty)  # noqa: E731
-    if pair.data.dev is None:
-        parent, reverse = (same_pair(run, pair.config) for run in (pair.parent, pair.reverse))
+    read = lambda: (pair for pair in text.pairs() if not is_cleaned or pair.place not in faulty)  # noqa: E731
+    if text.data.dev is None:
+        parent, reverse = (same_pair(run, text.config) for run in (text.parent, text.reverse))
         for other in filter(None, (parent, reverse)):
             if not sets and (sets := other.held_out_pairs()):
                 found.left_out, cut_from = repetitions(read, sets), str(other.manifest.folder)
         known = known_pairs(parent) if parent is not None and not sets else set()
-    if pair.data.dev is None and not sets:
+    if text.data.dev is None and not sets:
 
-        def is_like_use(one: SentencePair) -> bool:
-            return pair.data.corpora[one.corpus].is_like_use and hash(one[:2]) not in known
+        def is_like_use(pair: SentencePair) -> bool:
+            return text.data.corpora[pair.corpus].is_like_use and hash(pair[:2]) not in known
 
-        fit, others = (lambda: filter(is_like_use, read())), (lambda: (one for one in read() if not is_like_use(one)))
-        found = split_text(fit, _SPLIT_SEED, not pair.data.test, faulty, pair.text.format_place, others)
+        fit, others = (lambda: filter(is_like_use, read())), (lambda: filterfalse(is_like_use, read()))
+        found = split_text(fit, _SPLIT_SEED, not text.data.test, faulty, text.training_text.format_place, others)
         sets = {name: [] for name in ("dev", "test") if name in found.held_out.values()}
-        for one in pair.pairs():
-            if name := found.held_out.get(one.place):
-                sets[name].append(one)
-        sets = {name: list(pair.changed(pairs)) for name, pairs in sets.items()}
-    given = {" ".join(one.files) for one in pair.files.pair.corpora if not one.hold_out or one.tgt_lang is not None}
-    unlike = [one for one in pair.sets if " ".join(one.files) in given]
-    if unlike and (named := {name: one.pairs for name, one in pair.named_sets.items()}):
+        for pair in text.pairs():
+            if name := found.held_out.get(pair.place):
+                sets[name].append(pair)
+        sets = {name: list(text.apply_changes(pairs)) for name, pairs in sets.items()}
+    unlike_use = [corpus for corpus in text.files.pair.corpora if not corpus.hold_out or corpus.tgt_lang is not None]
+    given = {" ".join(corpus.files) for corpus in unlike_use}
+    unlike = [text_set for text_set in text.sets if " ".join(text_set.files) in given]
+    if unlike and (named := {name: held_out.pairs for name, held_out in text.named_sets.items()}):
         # A verse of the dev set, beside its translation into a related language, gives it away.
-        found.left_out |= (given_away := repetitions(lambda: pair.pairs(*unlike), named))
+        found.left_out |= (given_away := repetitions(lambda: text.pairs(*unlike), named))
         if given_away:
-            first = f", first {pair.text.format_place(min(given_away))}, which {given_away[min(given_away)]}"
+            first = f", first {text.training_text.format_place(min(given_away))}, which {given_away[min(given_away)]}"
             log.info(f"not trained on, since a named set has them: {len(given_away):,} pairs{first}")
 
     def left_out() -> Iterator[tuple[str, SentencePair]]:
-        for one in pair.pairs():
-            if reason := found.held_out.get(one.place) or found.left_out.get(one.place):
-                yield reason, one
-            elif is_cleaned and (kind := faulty.kind_of(one.place)):
-                yield kind.replace("_", " "), one
+        for pair in text.pairs():
+            if reason := found.held_out.get(pair.place) or found.left_out.get(pair.place):
+                yield reason, pair
+            elif is_cleaned and (kind := faulty.kind_of(pair.place)):
+                yield kind.replace("_", " "), pair
 
-    files = [pair.files.left_out_file]
-    rows = (row.encode("utf-8", "backslashreplace") for row in pair.text.table(left_out()))  # a path need not be UTF-8
+    files = [text.files.left_out_file]
+    rows = (
+        row.encode("utf-8", "backslashreplace") for row in text.training_text.table(left_out())
+    )  # a path need not be UTF-8
     write_atomically(files[0], methodcaller("writelines", rows))
     if sets:
         for name, pairs in sets.items():
-            for side, file in enumerate(map(Path, pair.files.files_of("held_out", name))):
-                write_text(file, "".join(f"{one[side]}\n" for one in pairs))
+            for side, file in enumerate(map(Path, text.files.files_of("held_out", name))):
+                write_text(file, "".join(f"{pair[side]}\n" for pair in pairs))
                 files.append(file)
         sizes = " and ".join(f"{len(pairs):,} as {name} set" for name, pairs in sets.items())
         n_similar = len(found.left_out) if found.held_out else 0
@@ -289,63 +297,65 @@ def _hold_out(pair: PairText) -> Made:
     return Made(files)
 
 
-def log_findings(pair: PairText) -> None:
+def log_findings(text: PairText) -> None:
     """Logs what changes a training, where it was checked just now; `mt check` shows all of it."""
-    lines = list(pair.report.in_brief()) if "report" in vars(pair) else []
+    lines = list(text.report.in_brief()) if "report" in vars(text) else []
     for severity, line in lines:
-        log.log(logging.WARNING if severity == "fatal" else logging.INFO, f"found in{pair.suffix} {line}")
+        log.log(logging.WARNING if severity == "fatal" else logging.INFO, f"found in{text.suffix} {line}")
     if lines:
         log.info("  (mt check says more of what was found, and what to do)")
 
 
-def ids(pair: PairText, tokenizer: Tokenizer) -> Mixture:
+def ids(text: PairText, tokenizer: Tokenizer) -> Mixture:
     """The token ids of text and word list. A further tag before sources tells synthetic from real ones."""
-    data, marks_real = pair.data, REAL in tokenizer.tags
+    data, marks_real = text.data, REAL in tokenizer.tags
     tags, back_tags = tokenizer.tags_for(data.tgt_lang), tokenizer.tags_for(data.src_lang)
     mark = tokenizer.tags.get(REAL if marks_real else SYNTHETIC)
-    marked = tags if mark is None or not any(one.synthetic for one in data.corpora) else (*tags, mark)
-    datasets = [
-        replace(_dataset(pair, one, tokenizer), src_tags=tags, back_tags=back_tags) for one in pair.trained_sets
-    ]
+    marked = tags if mark is None or not any(corpus.synthetic for corpus in data.corpora) else (*tags, mark)
+    untagged = [_dataset(text, text_set, tokenizer) for text_set in text.training_sets]
+    datasets = [replace(dataset, src_tags=tags, back_tags=back_tags) for dataset in untagged]
     parts = list[TokenDataset]()
-    for one, dataset, name in zip(data.corpora, datasets, pair.text.corpus_names, strict=False):
-        name = name if len(pair.sets) > 1 else ""
-        own_tags = tags if one.synthetic == marks_real else marked
-        if one.tgt_lang is not None:
-            own_tags = tokenizer.tags_for(one.tgt_lang)
-        part = replace(dataset, weight=one.weight, last_weight=one.last_weight, name=name, src_tags=own_tags)
-        parts.append(replace(part, is_synthetic=one.synthetic))
-    text, every = Mixture(parts[: len(pair.own_sets)]), Mixture(parts)
-    last = sum(len(one) * (one.weight if one.last_weight is None else one.last_weight) for one in parts) / every.n_pairs
+    for corpus, dataset, name in zip(data.corpora, datasets, text.training_text.corpus_names, strict=False):
+        name = name if len(text.sets) > 1 else ""
+        own_tags = tags if corpus.synthetic == marks_real else marked
+        if corpus.tgt_lang is not None:
+            own_tags = tokenizer.tags_for(corpus.tgt_lang)
+        how = dict[str, Any](weight=corpus.weight, last_weight=corpus.last_weight, is_synthetic=corpus.synthetic)
+        parts.append(replace(dataset, name=name, src_tags=own_tags, **how))
+    n_own, of_corpora = len(Mixture(parts[: len(text.own_sets)])), Mixture(parts).n_pairs
+    last_weights = [part.weight if part.last_weight is None else part.last_weight for part in parts]
+    last_ratio = sum(len(part) * weight for part, weight in zip(parts, last_weights, strict=True)) / of_corpora
     if (words := data.words) is not None:
         # Their share of an epoch and no more: words alone end early, and many would teach sentences to end early, too.
-        weight = min(_MOST_REPEATED, words.share / (1 - words.share) * every.n_pairs / len(datasets[-1]))
-        parts.append(replace(datasets[-1], weight=weight, last_weight=last * weight, name=words.files[0]))
+        weight = min(_MOST_REPEATED, words.share / (1 - words.share) * of_corpora / len(datasets[-1]))
+        parts.append(replace(datasets[-1], weight=weight, last_weight=last_ratio * weight, name=words.files[0]))
 
     def with_terms(pairs: list[SentencePair]) -> Iterator[SentencePair]:
-        words = pair.trained(pair.words) if pair.words is not None else ()
-        return annotated(pairs, Glossary({one.src: one.tgt for one in words}))
+        words = text.training_pairs(text.words) if text.words is not None else ()
+        return annotated(pairs, Glossary({pair.src: pair.tgt for pair in words}))
 
     def made_of_text(change: Callable[[list[SentencePair]], Iterable[SentencePair]]) -> Iterator[TokenPair]:
-        chosen = list(islice(pair.trained(*pair.own_sets), 0, None, -(-len(text) // MOST_VARIED)))
-        encoded = tokenizer.encode_pairs([one[:2] for one in change(chosen)])
-        pairs = (TokenPair(*own, line) for line, own in enumerate(encoded, 1))
-        return (one for one in pairs if max(len(one.src), len(one.tgt)) < data.max_length - _MOST_TAGS)
+        chosen = list(islice(text.training_pairs(*text.own_sets), 0, None, -(-n_own // MOST_VARIED)))
+        encoded = tokenizer.encode_pairs([pair[:2] for pair in change(chosen)])
+        token_pairs = (TokenPair(*sides, line) for line, sides in enumerate(encoded, 1))
+        return (made for made in token_pairs if max(map(len, made[:2])) < data.max_length - _MOST_TAGS)
 
     varies = lambda pairs: varied(pairs, bool(tokenizer.symbol_ids))  # noqa: E731
-    n_text = Mixture(parts).n_pairs
+    of_text = Mixture(parts).n_pairs  # in an epoch
     for name, share, change in (("varied", data.variation, varies), ("terms", data.terms, with_terms)):
         make = partial(made_of_text, change)
-        if share and len(made := _ids(pair, name, tokenizer, make)):
-            weight = min(1.0, share / (1 - data.variation - data.terms) * n_text / len(made))
-            part = replace(made, weight=weight, last_weight=last * weight, name="variations")
-            parts.append(replace(part, src_tags=tags, is_synthetic=True))
+        if share and len(made := _ids(text, name, tokenizer, make)):
+            weight = min(1.0, share / (1 - data.variation - data.terms) * of_text / len(made))
+            how = dict[str, Any](weight=weight, last_weight=last_ratio * weight, src_tags=tags, is_synthetic=True)
+            parts.append(replace(made, name="variations", **how))
     return Mixture(parts)
 
 
-def _ids(pair: PairText, name: str, tokenizer: Tokenizer, encode: Encode, one: TextSet | None = None) -> TokenDataset:
+def _ids(
+    text: PairText, name: str, tokenizer: Tokenizer, encode: Encode, text_set: TextSet | None = None
+) -> TokenDataset:
     """Of one set, or of all of the text."""
-    folder = pair.files.cache / name
+    folder = text.files.cache / name
 
     def make() -> Made:
         try:
@@ -354,87 +364,91 @@ def _ids(pair: PairText, name: str, tokenizer: Tokenizer, encode: Encode, one: T
             raise cannot_write(folder, error) from None
         return Made([folder / file for file in FILES])
 
-    of_text, settings = (pair.inputs, {}) if one is None else ({"text": one.sha256}, one.reading)
-    inputs = {**of_text, "tokenizer": tokenizer.sha256, **pair.made}
-    settings = {**settings, "max_length": pair.data.max_length}
-    pair.run.manifest.product(f"ids {name}{pair.suffix}", inputs, settings, make)
+    of_text, settings = (text.inputs, {}) if text_set is None else ({"text": text_set.sha256}, text_set.reading)
+    inputs = {**of_text, "tokenizer": tokenizer.sha256, **text.made}
+    settings = {**settings, "max_length": text.data.max_length}
+    text.run.manifest.product(f"ids {name}{text.suffix}", inputs, settings, make)
     return TokenDataset.mapped(folder, tokenizer.vocab_sizes)
 
 
-def _dataset(pair: PairText, one: TextSet, tokenizer: Tokenizer) -> TokenDataset:
-    longest, tags = pair.data.max_length, [tokenizer.tags_for(one) for one in (pair.data.tgt_lang, pair.data.src_lang)]
+def _dataset(text: PairText, text_set: TextSet, tokenizer: Tokenizer) -> TokenDataset:
+    longest, languages = text.data.max_length, (text.data.tgt_lang, text.data.src_lang)
+    tags = [tokenizer.tags_for(language) for language in languages]
     # Each side may be a source; with its tags, it must not be longer than the model can read.
     most_src = longest - len(tags[0]) - bool(tokenizer.tags.keys() & {REAL, SYNTHETIC})
     most_tgt = longest - len(tags[1])
 
     def encoded() -> Iterator[TokenPair]:
-        texts = iter(pair.dev_pairs if one.name == "dev" else pair.trained(one))
+        pairs = iter(text.dev_pairs if text_set.name == "dev" else text.training_pairs(text_set))
         n, n_long = 0, 0
-        while chunk := list(islice(texts, _CHUNK_SIZE)):
-            for text, (src, tgt) in zip(chunk, tokenizer.encode_pairs([text[:2] for text in chunk]), strict=True):
+        while chunk := list(islice(pairs, _CHUNK_SIZE)):
+            for pair, (src, tgt) in zip(chunk, tokenizer.encode_pairs([pair[:2] for pair in chunk]), strict=True):
                 if len(src) <= most_src and len(tgt) <= most_tgt:
                     n += 1
-                    yield TokenPair(src, tgt, text.line)
+                    yield TokenPair(src, tgt, pair.line)
                 else:
                     n_long += 1
-        report = pair.reports[one.name]  # of reading them, just now or for an earlier stage
+        report = text.reports[text_set.name]  # of reading them, just now or for an earlier stage
         left_out = {"held out or left out": report.n_kept - n_long - n, f"longer than {longest} tokens": n_long}
         report.dropped += Counter(left_out)
         report.n_kept = n
-        for line in report.describe(one.label):
+        for line in report.describe(text_set.label):
             log.info(line)
         if not n:
-            use = "validate" if one.name == "dev" else "train"
-            raise DataError(f"{one.files[0]}: no pair is left to {use} on; see data.max_length and the counts above")
+            use = "validate" if text_set.name == "dev" else "train"
+            raise DataError(
+                f"{text_set.files[0]}: no pair is left to {use} on; see data.max_length and the counts above"
+            )
 
-    return _ids(pair, one.name, tokenizer, encoded, one)
+    return _ids(text, text_set.name, tokenizer, encoded, text_set)
 
 
-def describe(pair: PairText, mixture: Mixture, tokenizer: Tokenizer) -> PreparedPair:
+def describe(text: PairText, mixture: Mixture, tokenizer: Tokenizer) -> PreparedPair:
     """What the text is like, in each direction that is learnt for good: `corpus.json`, `corpus.back.json`."""
-    text, is_both_ways = Mixture(mixture.parts[: len(pair.own_sets)]), pair.config.training.both_directions == 1
-    ways: list[tuple[Mixture, Literal[0, 1]]] = [(text, 0), (text.backwards(), 1)]
+    own, is_both_ways = Mixture(mixture.parts[: len(text.own_sets)]), text.config.training.both_directions == 1
+    ways: list[tuple[Mixture, Literal[0, 1]]] = [(own, 0), (own.backwards(), 1)]
     ways = ways if is_both_ways else ways[:1]
-    parts = mixture.parts[: len(pair.data.in_language.corpora)]
+    parts = mixture.parts[: len(text.data.in_language.corpora)]
     n_written = sum(len(part) for part in parts if not part.is_synthetic)
 
     def make() -> Made:
         files = list[Path]()
         for way, side in ways:
             counter = AbbreviationCounter()
-            for one in pair.trained(*pair.own_sets):
-                counter.add(one[side])
-            known = known_characters(pair.parent, (pair.data.src_lang, pair.data.tgt_lang)[side])
+            for pair in text.training_pairs(*text.own_sets):
+                counter.add(pair[side])
+            known = known_characters(text.parent, (text.data.src_lang, text.data.tgt_lang)[side])
             builder = ProfileBuilder(counter.abbreviations(), known)
-            for one in _kept_pairs(pair, text):
-                builder.add(*(one[:2] if side == 0 else one[1::-1]))
+            for pair in _kept_pairs(text, own):
+                builder.add(*(pair[:2] if side == 0 else pair[1::-1]))
             n = len(way)
             chunks = (np.arange(first, min(n, first + _MOST_LENGTHS)) for first in range(0, n, _MOST_LENGTHS))
             longest = max(int(way.lengths(chunk)[0].max()) for chunk in chunks)
             lengths = way.lengths(np.arange(0, n, -(-n // _MOST_LENGTHS)))  # of pairs from all of the text
-            profile = builder.profile(*lengths, longest, pair.files.spellings()[side])
-            files.append(pair.files.profile_file(is_reverse=side == 1))
+            profile = builder.profile(*lengths, longest, text.files.spellings()[side])
+            files.append(text.files.profile_file(is_reverse=side == 1))
             write_text(files[-1], profile.model_dump_json(indent=2) + "\n")
         return Made(files, {"n_written": n_written})
 
-    products = pair.run.manifest.products
-    inputs = {one.name: products[f"ids {one.name}{pair.suffix}"].sha256 for one in pair.own_sets}
+    products = text.run.manifest.products
+    names = [text_set.name for text_set in text.own_sets]
+    inputs = {name: products[f"ids {name}{text.suffix}"].sha256 for name in names}
     settings = {"both_directions": is_both_ways, "n_written": n_written}  # which the inputs do not decide
-    pair.run.manifest.product(f"statistics{pair.suffix}", {**inputs, **pair.of_runs}, settings, make)
+    text.run.manifest.product(f"statistics{text.suffix}", {**inputs, **text.of_runs}, settings, make)
     # With no-break spaces only where translations can have them, so that samples show the same.
-    dev_pairs = [one._replace(tgt=tokenizer.normalize_tgt(one.tgt)) for one in pair.dev_pairs]
-    dataset, profile = _dataset(pair, pair.dev, tokenizer), pair.files.load_profile()
+    dev_pairs = [pair._replace(tgt=tokenizer.normalize_tgt(pair.tgt)) for pair in text.dev_pairs]
+    dataset, profile = _dataset(text, text.dev, tokenizer), text.files.load_profile()
     assert profile is not None
-    dev = Mixture([replace(dataset, src_tags=tokenizer.tags_for(pair.data.tgt_lang))])
-    return PreparedPair(pair.data, profile, dev, dev_pairs)
+    dev = Mixture([replace(dataset, src_tags=tokenizer.tags_for(text.data.tgt_lang))])
+    return PreparedPair(text.data, profile, dev, dev_pairs)
 
 
-def _kept_pairs(pair: PairText, mixture: Mixture) -> Iterator[SentencePair]:
+def _kept_pairs(text: PairText, mixture: Mixture) -> Iterator[SentencePair]:
     """Those whose ids are in the mixture, in the order of both."""
-    for one, part in zip(pair.own_sets, mixture.parts, strict=True):
+    for text_set, part in zip(text.own_sets, mixture.parts, strict=True):
         lines = map(int, part.lines)
         wanted = next(lines, None)
-        for found in pair.trained(one):
-            if found.line == wanted:
+        for pair in text.training_pairs(text_set):
+            if pair.line == wanted:
                 wanted = next(lines, None)
-                yield found
+                yield pair

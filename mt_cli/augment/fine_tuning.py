@@ -214,4 +214,4 @@ def _learnt_pairs(files: PairFiles) -> Iterator[SentencePair]:
         raise RunDirError("the training text has changed since")
     pairs = text.read(on_bad_line="skip")
     is_own = lambda corpus: not corpus.synthetic and not corpus.tgt_lang  # noqa: E731
-    return files.trained(pair for pair in pairs if is_own(text.corpora[pair.corpus]))
+    return files.training_pairs(pair for pair in pairs if is_own(text.corpora[pair.corpus]))

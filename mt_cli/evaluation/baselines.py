@@ -117,7 +117,7 @@ def memory_of(run: RunDir, direction: Direction, sources: Sequence[str]) -> Tran
     if missing := [path for path in text.files if not Path(path).exists()]:
         what = f"it is data.train of {run.config_file}, relative to where mt is started"
         raise DataError(f"{missing[0]}: no such file; {what}; go there, or leave out --baselines")
-    pairs = files.trained(text.read())
+    pairs = files.training_pairs(text.read())
     if direction.is_reverse:
         pairs = (pair._replace(src=pair.tgt, tgt=pair.src) for pair in pairs)
     return TranslationMemory(pairs, sources, files.spellings()[direction.is_reverse])

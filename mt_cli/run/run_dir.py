@@ -252,7 +252,7 @@ class PairFiles:
             with io.TextIOWrapper(file, "utf-8", newline="\n") as rows:
                 return places_in_table(rows)
 
-    def trained(self, pairs: Iterable[SentencePair]) -> Iterator[SentencePair]:
+    def training_pairs(self, pairs: Iterable[SentencePair]) -> Iterator[SentencePair]:
         """Those of the pairs of the training text that are trained on, in the spelling of the training."""
         left_out = self.left_out_places()
         return respelled((pair for pair in pairs if pair.place not in left_out), self.spellings())

@@ -64,12 +64,23 @@ class PairText:
         self.sets, self.words = self.training_text.sets, self.training_text.words
         self.own_sets = self.sets[: len(self.data.own.corpora)]  # without those of related languages
         self.training_sets = self.training_text.trained
+        hashes = {"train": self.training_text.sha256()}
+        if self.data.dev is not None:
+            self.dev = self.training_text.named[0]
+            hashes["dev"] = self.dev.sha256
+        else:
+            files = self.files.files_of("held_out", "dev")  # as it is cut from the training text
+            self.dev = TextSet("dev", f"dev{self.suffix}", files, None, self.data.on_bad_line)
+        if self.words is not None:
+            hashes["words"] = self.words.sha256
+        self.inputs: dict[str, str | None] = {f"{name}{self.suffix}": sha256 for name, sha256 in hashes.items()}
         self.of_runs = inputs_of_runs(run, parent=parent, reverse=reverse)
-        self.made, self._changes = dict[str, str](), list[Change]()
+        self.made, self._changes, self._stack = dict[str, str](), list[Change](), stack
         self.n_of_epoch = {False: 0.0, True: 0.0}  # pairs, by whether they are synthetic
         self.characters = Counter[str](), Counter[str]()  # of what no machine translated
         self.reports = defaultdict[str, CorpusReport](CorpusReport)  # by set, of what was read
-        self._problems, self._stack = dict[str, None](), stack  # each problem once
+        self.is_read, self.named_sets = False, dict[str, HeldOut]()  # dev and test sets of the config, once it is read
+        self.report: Report | None = None  # once it is checked
 
     def product(self, stage: str, settings: Mapping[str, Any], make: Callable[[], Made]) -> None:
         """Makes a product once, of the files and of all that the stages before it have made. All later ones depend on it."""
@@ -89,79 +100,50 @@ class PairText:
         """The settings that reading and checking depend on."""
         return {"languages": self.data.name, "reading": [text_set.reading for text_set in self.sets]}
 
-    @cached_property
-    def inputs(self) -> dict[str, str | None]:
-        """The hashes of the files of the pair. Where no dev set is named, it is cut from the training text."""
-        found: dict[str, str | None] = {f"train{self.suffix}": self.training_text.sha256()}
-        if self.data.dev is not None:
-            found[f"dev{self.suffix}"] = self.dev.sha256
-        if self.words is not None:
-            found[f"words{self.suffix}"] = self.words.sha256
-        return found
-
     def pairs(self, *sets: TextSet) -> Iterator[SentencePair]:
         """The pairs of these sets, or of all, as they are written. Raises DataError for what is wrong with any of them."""
-        return chain.from_iterable(read_copy(self._copies[text_set.name]) for text_set in sets or self.sets)
+        self.read()
+        return chain.from_iterable(read_copy(self._copy_of(text_set)) for text_set in sets or self.sets)
 
     def training_pairs(self, *sets: TextSet) -> Iterator[SentencePair]:
         """The pairs of these sets as the stages so far have changed them; of all sets where none is given."""
         return self.apply_changes(self.pairs(*sets or self.training_sets))
 
-    @cached_property
-    def dev(self) -> TextSet:
-        if self.data.dev is not None:
-            return self.training_text.named[0]
-        return TextSet("dev", f"dev{self.suffix}", self.files.files_of("held_out", "dev"), None, self.data.on_bad_line)
-
-    @cached_property
-    def dev_pairs(self) -> list[SentencePair]:
-        is_read = self.data.dev is not None and "named_sets" in vars(self)
-        return self.named_sets["dev"].raw_pairs if is_read else list(self._read(self.dev))
+    def read(self) -> None:
+        """Reads all sets, unless that was done: the named ones, then all that is trained on, which is compared with them,
+        counted and copied. Raises DataError with the problems of all sets."""
+        if self.is_read:
+            return
+        problems = dict[str, None]()  # each once
+        for text_set in self.training_text.named:
+            self.named_sets[text_set.name] = HeldOut(text_set.name, list(_readable(self._read(text_set), problems)))
+        try:
+            self.files.cache.mkdir(parents=True, exist_ok=True)
+            for text_set in self.training_sets:
+                copy = self._copy_of(text_set)
+                copy.unlink(missing_ok=True)  # of a process that was killed
+                self._stack.callback(copy.unlink, missing_ok=True)
+                write_copy(self._counted(text_set, _readable(self._read(text_set), problems)), copy)
+        except OSError as error:
+            raise cannot_write(self.files.cache, error) from None
+        if problems:
+            raise DataError(*problems)
+        self.is_read = True
 
     def _read(self, text_set: TextSet) -> Iterator[SentencePair]:
         self.reports[text_set.name] = CorpusReport()
         return text_set.read(self.reports[text_set.name])
 
-    def read(self) -> None:
-        """Reads all sets, unless that was done."""
-        self._copies  # noqa: B018
+    def _copy_of(self, text_set: TextSet) -> Path:
+        return self.files.cache / f"{text_set.name}.txt"
 
-    @cached_property
-    def named_sets(self) -> dict[str, HeldOut]:
-        """The dev and test sets that are named. All that is trained on passes them."""
-        found = dict[str, HeldOut]()
-        for text_set in self.training_text.named:
-            pairs = list(_readable(self._read(text_set), self._problems))
-            found[text_set.name] = HeldOut(text_set.name, pairs)
-        return found
-
-    @cached_property
-    def _copies(self) -> dict[str, Path]:
-        """The normalized pairs of each corpus, in a temporary file. Raises DataError with the problems of all sets."""
-        copies, _ = (
-            {text_set.name: self.files.cache / f"{text_set.name}.txt" for text_set in self.training_sets},
-            self.named_sets,
-        )
-        try:
-            self.files.cache.mkdir(parents=True, exist_ok=True)
-            for text_set in self.training_sets:
-                copies[text_set.name].unlink(missing_ok=True)  # of a process that was killed
-                self._stack.callback(copies[text_set.name].unlink, missing_ok=True)
-                write_copy(self._counted(_readable(self._read(text_set), self._problems)), copies[text_set.name])
-        except OSError as error:
-            raise cannot_write(self.files.cache, error) from None
-        if self._problems:
-            raise DataError(*self._problems)
-        return copies
-
-    def _counted(self, pairs: Iterable[SentencePair]) -> Iterator[SentencePair]:
-        """Of synthetic and rehearsed pairs the recipe counts as many as an epoch has, of words none: more shall not make the
-        network too large or the training too long for the others."""
-        corpora = self.data.corpora
-        shares = [1.0 if corpus.is_like_use else min(1.0, corpus.weight) for corpus in corpora]
+    def _counted(self, text_set: TextSet, pairs: Iterable[SentencePair]) -> Iterator[SentencePair]:
+        """Counts the pairs, and looks for them in the named sets, as they pass. Of synthetic and rehearsed ones the recipe
+        counts as many as an epoch has, of words none: else the others got too large a network, and too long a training."""
+        corpus = self.data.corpora[text_set.corpus] if text_set is not self.words else None
+        share = 1.0 if corpus is None or corpus.is_like_use else min(1.0, corpus.weight)
         for n_before, pair in enumerate(pairs):
-            if pair.corpus < len(corpora):
-                corpus, share = corpora[pair.corpus], shares[pair.corpus]
+            if corpus is not None:
                 self.n_of_epoch[corpus.synthetic] += corpus.weight
                 if not corpus.synthetic and corpus.tgt_lang is None:
                     count_characters(self.characters, pair)
@@ -172,15 +154,20 @@ class PairText:
             yield pair
 
     @cached_property
-    def report(self) -> Report:
+    def dev_pairs(self) -> list[SentencePair]:
+        named = self.named_sets.get("dev") if self.is_read else None
+        return named.raw_pairs if named is not None else list(self._read(self.dev))
+
+    def checked(self) -> Report:
         """What the check of the text found: all of it where the corpus is to be cleaned by it, else the quick part."""
-        self.read()
-        data = self.data.in_language
-        read = lambda: self.pairs(*self.sets[: len(data.corpora)])  # noqa: E731
-        corpus = ReadCorpus(read, [*self.named_sets.values()], self.characters, self.parent is not None)
-        if data.clean:
-            return full_check(data, corpus)
-        return quick_check(data, corpus._replace(read_train=lambda: islice(read(), _MOST_CHECKED)))
+        if self.report is None:
+            self.read()
+            data = self.data.in_language
+            read = lambda: self.pairs(*self.sets[: len(data.corpora)])  # noqa: E731
+            corpus = ReadCorpus(read, [*self.named_sets.values()], self.characters, self.parent is not None)
+            first = corpus._replace(read_train=lambda: islice(read(), _MOST_CHECKED))
+            self.report = full_check(data, corpus) if data.clean else quick_check(data, first)
+        return self.report
 
 
 def _readable(pairs: Iterable[SentencePair], problems: dict[str, None]) -> Iterator[SentencePair]:
@@ -196,8 +183,9 @@ def check(text: PairText) -> None:
     file, settings = text.files.check_file, {"clean": text.data.clean, **text.reading}
 
     def make() -> Made:
-        write_text(file, text.report.as_json() + "\n")
-        return Made([file], {"share_faulty": sum(1 for _ in text.report.dropped.items()) / max(1, text.report.n_pairs)})
+        report = text.checked()
+        write_text(file, report.as_json() + "\n")
+        return Made([file], {"share_faulty": sum(1 for _ in report.dropped.items()) / max(1, report.n_pairs)})
 
     text.run.manifest.product(f"check{text.suffix}", text.inputs, settings, make)
 
@@ -209,7 +197,7 @@ def spell(text: PairText) -> None:
         spellings = AS_IT_IS
         if text.data.spelling == "dev":
             learnt = same_pair(text.parent, text.config)
-            spellings = learnt.spellings() if learnt is not None else text.report.spellings
+            spellings = learnt.spellings() if learnt is not None else text.checked().spellings
         for side, spelling in zip(("source", "target"), spellings, strict=True):
             if spelling:
                 small = {char: other for char, other in spelling.items() if char == char.lower()}
@@ -241,7 +229,7 @@ def split(text: PairText) -> None:
 
 
 def _hold_out(text: PairText) -> Made:
-    faulty, is_cleaned, sets = text.report.dropped, text.data.clean, dict[str, list[SentencePair]]()
+    faulty, is_cleaned, sets = text.checked().dropped, text.data.clean, dict[str, list[SentencePair]]()
     found, cut_from = Split(), "the corpus"
     read = lambda: (pair for pair in text.pairs() if not is_cleaned or pair.place not in faulty)  # noqa: E731
     if text.data.dev is None:
@@ -299,7 +287,7 @@ def _hold_out(text: PairText) -> Made:
 
 def log_findings(text: PairText) -> None:
     """Logs what changes a training, where it was checked just now; `mt check` shows all of it."""
-    lines = list(text.report.in_brief()) if "report" in vars(text) else []
+    lines = list(text.report.in_brief()) if text.report is not None else []
     for severity, line in lines:
         log.log(logging.WARNING if severity == "fatal" else logging.INFO, f"found in{text.suffix} {line}")
     if lines:

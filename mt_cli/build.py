@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 _WITHOUT_RECIPE = ("data.", "training.device", "training.n_samples", "training.report", "training.tensorboard")
 
 
-def prepare(config: Config, run: RunDir, n_processes: int = 1) -> PreparedData:
+def prepare(config: Config, run: RunDir, n_ranks: int = 1) -> PreparedData:
     """Makes what the run has not got yet, from the files of the config to ids. Raises DataError and RunDirError."""
     for data in config.data.directions:
         bleu_tokenizer(data.bleu_tokenize, data.tgt_lang)  # refused before there is work to score
@@ -64,7 +64,7 @@ def prepare(config: Config, run: RunDir, n_processes: int = 1) -> PreparedData:
             split(text)
             # A new stage is a function of the text, and a line here. `text.product` keeps what it has found, and
             # `text.add_change` edits or leaves out pairs; the tokenizer and ids depend on both. See `spell`.
-        config = _choose_open_keys(config, texts, n_processes)
+        config = _choose_open_keys(config, texts, n_ranks)
         tokenizer = _make_tokenizer(config, texts)
         mixtures = [ids(text, tokenizer) for text in texts]
         prepared = [describe(text, mixture, tokenizer) for text, mixture in zip(texts, mixtures, strict=True)]
@@ -74,7 +74,7 @@ def prepare(config: Config, run: RunDir, n_processes: int = 1) -> PreparedData:
     return PreparedData(config, tokenizer, _joined(config, mixtures), prepared, run.manifest.sha256)
 
 
-def _choose_open_keys(config: Config, texts: list[PairText], n_processes: int) -> Config:
+def _choose_open_keys(config: Config, texts: list[PairText], n_ranks: int) -> Config:
     """The config with a value for each key that it leaves open, which depends on the corpus."""
     run, parent = texts[0].run, texts[0].parent
     if run.steps():
@@ -90,7 +90,7 @@ def _choose_open_keys(config: Config, texts: list[PairText], n_processes: int) -
         if minutes is not None and choices:
             best = complete(config, {key: choice.value for key, choice in choices.items()})
             share = 1 - translated_share(monolingual) if monolingual is not None else 1
-            step_seconds = memory.update_seconds(best, known) / n_processes
+            step_seconds = memory.update_seconds(best, known) / n_ranks
             choices = choose(known, {**given, "training.minutes": minutes * share}, step_seconds, **of_parent)
         values = {key: choice.value for key, choice in choices.items()}
         return Made(facts={"values": values, "reasons": {key: choice.reason for key, choice in choices.items()}})
@@ -181,15 +181,16 @@ def train(
             signals = StopSignals()
             if threading.current_thread() is threading.main_thread():  # no other may handle signals
                 stack.enter_context(signals)
-        join, data = (lambda: ALONE) if is_reverse else stack.enter_context(meeting()), None
+        join = (lambda: ALONE) if is_reverse else stack.enter_context(meeting())
+        data = None
         if rank() == 0:
-            config = _begin(given, run, stack)
-            if config.data.monolingual is not None:
-                train_reverse = lambda config, path: train(config, path, signals, started, on_validation, True)  # noqa: E731
-                seconds = BackTranslation(config, run, signals).make(train_reverse)
+            begun = _begin(given, run, stack)
+            if begun.data.monolingual is not None:
+                train_reverse = lambda other, path: train(other, path, signals, started, on_validation, True)  # noqa: E731
+                seconds = BackTranslation(begun, run, signals).make(train_reverse)
                 if not run.steps():  # which know what was spent
                     started = min(started, time.monotonic() - seconds)
-            data = prepare(config, run, 1 if is_reverse else n_processes())
+            data = prepare(begun, run, 1 if is_reverse else n_processes())
         ranks = join()
         ranks.refuse_difference(flat_keys(given.model_dump()) | versions())
         if data is None:

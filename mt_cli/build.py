@@ -24,6 +24,7 @@ from mt_cli.data.tokenizer import REAL, SYNTHETIC, Tokenizer, tag_of, train_toke
 from mt_cli.device import choose_device, choose_precision, keep_freed_memory
 from mt_cli.errors import DataError, RunDirError, as_typed, missing_extra
 from mt_cli.evaluation.metrics import bleu_tokenizer
+from mt_cli.explain.estimate import keep_estimate
 from mt_cli.files import make_folders
 from mt_cli.processes import StopSignals, command_line, n_processes, rank
 from mt_cli.recipe import FactsCounter, choose, in_brief, tags_real_sources
@@ -37,6 +38,7 @@ from mt_cli.training.loop import OnValidation, Trainer
 from mt_cli.training.metrics_log import learning_curve, verdict
 from mt_cli.training.ranks import ALONE, Ranks, meeting
 from mt_cli.training.state import N_KEPT, Checkpoints, PreparedData, TrainingState
+from mt_cli.training.validation import keep_search
 
 log = logging.getLogger(__name__)
 
@@ -204,9 +206,6 @@ def train(
             trainer.train()
         ranks.first(lambda: _conclude(trainer, run, is_new))
         if ranks.is_first and not is_reverse:
-            from mt_cli.explain.estimate import keep_estimate
-            from mt_cli.training.validation import keep_search
-
             keep_search(run, data.pairs, signals.check)
             if not isinstance(given.data, SeveralPairs):
                 counts = data.train.src_counts(data.tokenizer.src_vocab_size)

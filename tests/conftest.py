@@ -93,8 +93,8 @@ def seeded() -> None:
 def without_fits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """What follows the last step takes as long as a tiny training: only tests that are marked so have it."""
     if request.node.get_closest_marker("fits") is None:
-        monkeypatch.setattr("mt_cli.explain.estimate.keep_estimate", lambda *_: None)
-        monkeypatch.setattr("mt_cli.training.validation.keep_search", lambda *_: None)
+        monkeypatch.setattr("mt_cli.build.keep_estimate", lambda *_: None)
+        monkeypatch.setattr("mt_cli.build.keep_search", lambda *_: None)
 
 
 def randomize(module: nn.Module, only_vectors: bool = False) -> nn.Module:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from filelock import FileLock, Timeout
 from pydantic import ConfigDict, TypeAdapter
@@ -32,10 +32,8 @@ from mt_cli.files import (
     write_bytes,
     write_text,
 )
+from mt_cli.run.logs import RunLogs
 from mt_cli.run.manifest import Made, Manifest
-
-if TYPE_CHECKING:
-    from mt_cli.run.logs import RunLogs
 
 RUNS = Path("runs")  # where `mt train` puts a run, relative to where it is started
 _STEP_NAME = re.compile(r"^step-\d{6,}\.pt$")
@@ -49,6 +47,7 @@ class RunDir:
         self.provenance_file = path / "provenance.json"
         self.metrics_file = path / "metrics.jsonl"
         self.timing_file = path / "timing.jsonl"
+        self.logs = RunLogs(self.metrics_file, self.timing_file)
         self.estimate_file = path / "estimate.json"
         self.checkpoints = path / "checkpoints"
         self.back = path / "back"
@@ -70,12 +69,6 @@ class RunDir:
     @cached_property
     def manifest(self) -> Manifest:
         return Manifest(self.path, is_trained=bool(self.steps()))
-
-    @cached_property
-    def logs(self) -> RunLogs:
-        from mt_cli.run.logs import RunLogs  # here, as translating does not need it
-
-        return RunLogs(self.metrics_file, self.timing_file)
 
     def load_config(self) -> Config:
         """Before the first checkpoint, the keys that were not given are open."""
@@ -168,6 +161,33 @@ class RunDir:
             raise RunDirError(f"{file}: no such checkpoint; choose {choices}")
         refuse_outside(self.path, file)
         return file
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """The folder, made if need be, for this process alone, however it ends. Raises RunDirError when another has it."""
+    owner, lock = folder / ".owner", FileLock(folder / ".lock", timeout=0)
+    try:
+        for path in (*reversed(folder.parents), folder):
+            make_folder(path)
+        lock.acquire()
+    except Timeout:
+        who = owner.read_text(encoding="utf-8", errors="replace") if owner.exists() else "another process"
+        who = " ".join(who.split())[:80]
+        raise RunDirError(f"{folder} is in use ({who}); wait for it, or choose another --run-dir") from None
+    except (OSError, NotImplementedError) as error:  # the latter from a disk without locks
+        reason = getattr(error, "strerror", None) or "its disk knows no locks of files"
+        raise RunDirError(f"{folder}: {reason}; choose another --run-dir") from None
+    try:
+        for orphan in (*folder.glob(".tmp-*"), *(folder / "checkpoints").glob(".tmp-*")):
+            if not orphan.is_dir():  # a folder belongs to an export, which may still be writing
+                orphan.unlink(missing_ok=True)  # left by a process that was killed while it wrote
+        write_text(owner, f"pid {os.getpid()} since {time.strftime('%Y-%m-%d %H:%M')}")
+        yield
+    finally:
+        with contextlib.suppress(OSError):  # the folder is gone, or may no longer be written
+            owner.unlink(missing_ok=True)
+        lock.release()
 
 
 @contextlib.contextmanager
@@ -344,30 +364,3 @@ def describe_directions(directions: list[Direction]) -> str:
     """`en to de, en to fr and de to en`."""
     *most, last = (f"{one.data.src_lang} to {one.data.tgt_lang}" for one in directions)
     return f"{', '.join(most)} and {last}" if most else last
-
-
-@contextlib.contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """The folder, made if need be, for this process alone, however it ends. Raises RunDirError when another has it."""
-    owner, lock = folder / ".owner", FileLock(folder / ".lock", timeout=0)
-    try:
-        for path in (*reversed(folder.parents), folder):
-            make_folder(path)
-        lock.acquire()
-    except Timeout:
-        who = owner.read_text(encoding="utf-8", errors="replace") if owner.exists() else "another process"
-        who = " ".join(who.split())[:80]
-        raise RunDirError(f"{folder} is in use ({who}); wait for it, or choose another --run-dir") from None
-    except (OSError, NotImplementedError) as error:  # the latter from a disk without locks
-        reason = getattr(error, "strerror", None) or "its disk knows no locks of files"
-        raise RunDirError(f"{folder}: {reason}; choose another --run-dir") from None
-    try:
-        for orphan in (*folder.glob(".tmp-*"), *(folder / "checkpoints").glob(".tmp-*")):
-            if not orphan.is_dir():  # a folder belongs to an export, which may still be writing
-                orphan.unlink(missing_ok=True)  # left by a process that was killed while it wrote
-        write_text(owner, f"pid {os.getpid()} since {time.strftime('%Y-%m-%d %H:%M')}")
-        yield
-    finally:
-        with contextlib.suppress(OSError):  # the folder is gone, or may no longer be written
-            owner.unlink(missing_ok=True)
-        lock.release()

@@ -102,7 +102,8 @@ class Manifest:
                 log.info(f"made anew: {name} ({why})")
         made = self._recorded(own, *make())
         if is_fixed:
-            if known is None or made.sha256 != known.sha256:
+            assert known is not None  # refused above
+            if made.sha256 != known.sha256:
                 raise RunDirError(f"{self.folder}: its {name} cannot be made anew as they were; restore the cache")
             return known
         self.products[name] = made

@@ -84,8 +84,7 @@ class PairText:
 
     def product(self, stage: str, settings: Mapping[str, Any], make: Callable[[], Made]) -> None:
         """Makes a product once, of the files and of all that the stages before it have made. All later ones depend on it."""
-        inputs = {**self.inputs, **self.of_runs, **self.made}
-        name = f"{stage}{self.suffix}"
+        name, inputs = f"{stage}{self.suffix}", {**self.inputs, **self.of_runs, **self.made}
         self.made[name] = self.run.manifest.product(name, inputs, settings, make).sha256
 
     def add_change(self, change: Change) -> None:
@@ -360,11 +359,10 @@ def _ids(
 
 
 def _dataset(text: PairText, text_set: TextSet, tokenizer: Tokenizer) -> TokenDataset:
-    longest, languages = text.data.max_length, (text.data.tgt_lang, text.data.src_lang)
-    tags = [tokenizer.tags_for(language) for language in languages]
+    longest = text.data.max_length
     # Each side may be a source; with its tags, it must not be longer than the model can read.
-    most_src = longest - len(tags[0]) - bool(tokenizer.tags.keys() & {REAL, SYNTHETIC})
-    most_tgt = longest - len(tags[1])
+    most_src = longest - len(tokenizer.tags_for(text.data.tgt_lang)) - bool(tokenizer.tags.keys() & {REAL, SYNTHETIC})
+    most_tgt = longest - len(tokenizer.tags_for(text.data.src_lang))
 
     def encoded() -> Iterator[TokenPair]:
         pairs = iter(text.dev_pairs if text_set.name == "dev" else text.training_pairs(text_set))
@@ -419,8 +417,7 @@ def describe(text: PairText, mixture: Mixture, tokenizer: Tokenizer) -> Prepared
         return Made(files, {"n_written": n_written})
 
     products = text.run.manifest.products
-    names = [text_set.name for text_set in text.own_sets]
-    inputs = {name: products[f"ids {name}{text.suffix}"].sha256 for name in names}
+    inputs = {text_set.name: products[f"ids {text_set.name}{text.suffix}"].sha256 for text_set in text.own_sets}
     settings = {"both_directions": is_both_ways, "n_written": n_written}  # which the inputs do not decide
     text.run.manifest.product(f"statistics{text.suffix}", {**inputs, **text.of_runs}, settings, make)
     # With no-break spaces only where translations can have them, so that samples show the same.

@@ -188,7 +188,7 @@ def train(
         if rank() == 0:
             begun = _begin(given, run, stack)
             if begun.data.monolingual is not None:
-                train_reverse = lambda other, path: train(other, path, signals, started, on_validation, True)  # noqa: E731
+                train_reverse = lambda other, path: train(other, path, signals, started, on_validation, True)
                 seconds = BackTranslation(begun, run, signals).make(train_reverse)
                 if not run.steps():  # which know what was spent
                     started = min(started, time.monotonic() - seconds)
@@ -314,7 +314,7 @@ def _announce(trainer: Trainer, run: RunDir) -> None:
     )
     # The newest, the best of each of two, and one that is being written; some may be there already.
     memory.refuse_small_disk(run, state.model, max(1, N_KEPT + 2 - len(run.steps())))
-    advice = lambda: memory.smaller_batches(training, run.steps())  # noqa: E731
+    advice = lambda: memory.smaller_batches(training, run.steps())
     with memory.advise_when_out_of_memory(state.model.device, advice):
         memory.try_largest_batches(state, trainer.data.train)
 

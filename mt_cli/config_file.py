@@ -191,7 +191,7 @@ class _Draft:
 
     def _raise_problems(self) -> None:
         if self.problems:
-            line_of = lambda problem: int((re.match(r"[^ ]*?:(\d+): ", problem) or [0, 0])[1])  # noqa: E731
+            line_of = lambda problem: int((re.match(r"[^ ]*?:(\d+): ", problem) or [0, 0])[1])
             raise ConfigError(*sorted(self.problems, key=line_of))
 
 

@@ -16,7 +16,7 @@ def escaped(text: str) -> str:
     without_shape = {"Cc", "Cf", "Cs", "Zl", "Zp"}
     if text.isascii() and text.isprintable():
         return text
-    escape = lambda char: char.encode("unicode_escape").decode()  # noqa: E731
+    escape = lambda char: char.encode("unicode_escape").decode()
     return "".join(escape(char) if unicodedata.category(char) in without_shape else char for char in text)
 
 

@@ -162,7 +162,7 @@ class PairText:
         if self.report is None:
             self.read()
             data = self.data.in_language
-            read = lambda: self.pairs(*self.sets[: len(data.corpora)])  # noqa: E731
+            read = lambda: self.pairs(*self.sets[: len(data.corpora)])
             corpus = ReadCorpus(read, [*self.named_sets.values()], self.characters, self.parent is not None)
             first = corpus._replace(read_train=lambda: islice(read(), _MOST_CHECKED))
             self.report = full_check(data, corpus) if data.clean else quick_check(data, first)
@@ -230,7 +230,7 @@ def split(text: PairText) -> None:
 def _hold_out(text: PairText) -> Made:
     faulty, is_cleaned, sets = text.checked().dropped, text.data.clean, dict[str, list[SentencePair]]()
     found, cut_from = Split(), "the corpus"
-    read = lambda: (pair for pair in text.pairs() if not is_cleaned or pair.place not in faulty)  # noqa: E731
+    read = lambda: (pair for pair in text.pairs() if not is_cleaned or pair.place not in faulty)
     if text.data.dev is None:
         parent, reverse = (same_pair(run, text.config) for run in (text.parent, text.reverse))
         for other in filter(None, (parent, reverse)):
@@ -327,7 +327,7 @@ def ids(text: PairText, tokenizer: Tokenizer) -> Mixture:
         token_pairs = (TokenPair(*sides, line) for line, sides in enumerate(encoded, 1))
         return (made for made in token_pairs if max(map(len, made[:2])) < data.max_length - _MOST_TAGS)
 
-    varies = lambda pairs: varied(pairs, bool(tokenizer.symbol_ids))  # noqa: E731
+    varies = lambda pairs: varied(pairs, bool(tokenizer.symbol_ids))
     of_text = Mixture(parts).n_pairs  # in an epoch
     for name, share, change in (("varied", data.variation, varies), ("terms", data.terms, with_terms)):
         make = partial(made_of_text, change)

@@ -29,7 +29,7 @@ def mixture_of(pairs: list[TokenPair]) -> Mixture:
 
 def some_pairs(n: int, longest: int = 9, vocab_size: int = 11) -> Mixture:
     rng = random.Random(n)
-    ids = lambda least: rng.choices(range(4, vocab_size), k=rng.randint(least, longest))  # noqa: E731
+    ids = lambda least: rng.choices(range(4, vocab_size), k=rng.randint(least, longest))
     return mixture_of([TokenPair(ids(1), ids(0), line) for line in range(1, n + 1)])
 
 
@@ -89,7 +89,7 @@ def test_a_shape_holds_the_longest_pair_and_knows_the_other_direction():
 @pytest.mark.parametrize(("tags", "weight", "is_backward"), [((), 1.0, True), ((4,), 3.0, False), ((4,), 1.0, True)])
 def test_nearly_all_batches_of_a_mixture_fit_into_one_piece(tags, weight, is_backward):
     rng = random.Random(3)
-    ids = lambda mean: [5] * max(1, round(rng.gammavariate(4, mean / 4)))  # noqa: E731
+    ids = lambda mean: [5] * max(1, round(rng.gammavariate(4, mean / 4)))
     parts = [[TokenPair(ids(8 * longer), ids(8), line) for line in range(1, 1201)] for longer in (1.0, 1.3)]
     real, synthetic = (replace(TokenDataset.in_memory(part), weight=weight) for part in parts)
     real, synthetic = replace(real, src_tags=tags, back_tags=tags), replace(synthetic, src_tags=(6,), is_synthetic=True)

@@ -111,7 +111,7 @@ def test_any_config_is_timed(monkeypatch):
         facts(3_000),
         ("model.d_model=64", "model.ffn_dim=64", "model.n_heads=2", "tokenizer.vocab_size=500"),
     )
-    seconds = lambda *overrides: update_seconds(chosen(corpus, *small, *overrides), corpus)  # noqa: E731
+    seconds = lambda *overrides: update_seconds(chosen(corpus, *small, *overrides), corpus)
     overrides = ["training.batch_tokens=48", "tokenizer.joint=false"]
     least = min(seconds(*overrides) for _ in range(2))  # other work may interrupt
     assert 0 < least < seconds(*overrides, "model.n_encoder_layers=12") < float("inf")

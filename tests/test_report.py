@@ -125,7 +125,7 @@ def test_log_and_report_judge_a_training_by_the_pairs_that_people_wrote(tiny, mt
     own, n_of = "{files: [train.en, train.de]}", []
     made = "{files: made.tsv, synthetic: true, hold_out: false}"
     for where in ("mt_cli.build", "mt_cli.explain.report"):
-        judge = lambda curve, vocab_size, n_pairs, *_: n_of.append(n_pairs) or []  # noqa: E731
+        judge = lambda curve, vocab_size, n_pairs, *_: n_of.append(n_pairs) or []
         monkeypatch.setattr(f"{where}.verdict", judge)
     settings = [f"data.train=[{own}, {made}]", "data.words={files: words.tsv}", "data.variation=0.4"]
     settings += ["data.terms=0.3", "training.max_steps=2", "training.validate_every_steps=2"]

@@ -150,7 +150,7 @@ def scripted(monkeypatch):
 
     def script(losses: Iterator[float]) -> None:
         monkeypatch.setattr(Mixture, "sample", lambda self, n: [])
-        loss = lambda model, dataset, *rest: next(losses) if len(dataset) else 0.0  # noqa: E731
+        loss = lambda model, dataset, *rest: next(losses) if len(dataset) else 0.0
         monkeypatch.setattr(validation, "mean_loss", loss)
         output = SimpleNamespace(text="x")
         monkeypatch.setattr(Translator, "translations", lambda self, lines, **kwargs: [output] * len(lines))
@@ -544,7 +544,7 @@ def tiny_model(tiny, trained_run):
 def test_a_gradient_gets_the_strides_of_its_weight(make_model):
     """That of a convolution can have others: the same memory, but fused AdamW wants them equal on a GPU."""
     optimizer = Optimizer(make_model(feed_forward="conv1d"), TrainingConfig(), torch.bfloat16)
-    strided = lambda weight: weight.as_strided(weight.shape, (weight.size(1), 1, weight.size(1)))  # noqa: E731
+    strided = lambda weight: weight.as_strided(weight.shape, (weight.size(1), 1, weight.size(1)))
     gradients = [strided(one.detach()) if one.dim() == 3 else one.detach() for one in optimizer.network_weights]
     assert any(one.dim() == 3 for one in gradients)
     optimizer.add(gradients)
@@ -614,7 +614,7 @@ def test_muon_makes_the_updates_of_torchs_matrix_by_matrix(decay):
 def test_muon_updates_the_matrices_of_the_layers_in_the_networks_precision(tiny_model, monkeypatch, dtype):
     """A CPU without bf16 imitates it: a step of Muon would take longer than all the rest."""
     used = []
-    spy = lambda matrices, dtype: (used.append(dtype), orthogonalized(matrices, dtype))[1]  # noqa: E731
+    spy = lambda matrices, dtype: (used.append(dtype), orthogonalized(matrices, dtype))[1]
     monkeypatch.setattr(optimizer_module, "orthogonalized", spy)
     optimizer = Optimizer(tiny_model, TrainingConfig(optimizer="muon"), dtype)
     take_step(optimizer, 1, 1e-2)
@@ -670,7 +670,7 @@ def test_the_dev_loss_is_that_of_the_saved_model_without_dropout(tiny):
 @pytest.mark.parametrize("better", ["model", "averaged"])
 def test_a_checkpoint_translates_with_whichever_weights_scored_better_on_dev(tiny, monkeypatch, better):
     trainer = trainer_of(tiny / "run", "training.max_steps=4", "training.validate_every_steps=4")
-    loss = lambda model, *rest: 1.0 if model is trainer.state.candidates[better] else 2.0  # noqa: E731
+    loss = lambda model, *rest: 1.0 if model is trainer.state.candidates[better] else 2.0
     monkeypatch.setattr(validation, "mean_loss", loss)
     trainer.train()
     run, expected = RunDir(tiny / "run"), trainer.state.candidates

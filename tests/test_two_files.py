@@ -204,7 +204,7 @@ def test_what_the_parent_was_tested_with_shows_what_was_forgotten(run, mt):
     assert answer.code == 0, answer.said
     best = run.find_checkpoint("best").read_bytes()
     assert RunDir(Path("new")).manifest.products["recipe"].inputs["parent"] == hashlib.sha256(best).hexdigest()
-    names = lambda: [one["test_set"] for one in json.loads(mt("evaluate", "new", "--json").out)]  # noqa: E731
+    names = lambda: [one["test_set"] for one in json.loads(mt("evaluate", "new", "--json").out)]
     assert names() == ["dev", "test of es-gn"]
     shutil.rmtree("runs/es-gn")
     assert names() == ["dev"]

@@ -213,5 +213,5 @@ def _learnt_pairs(files: PairFiles) -> Iterator[SentencePair]:
     if text.sha256() != files.manifest.products[f"check{files.suffix}"].inputs[f"train{files.suffix}"]:
         raise RunDirError("the training text has changed since")
     pairs = text.read(on_bad_line="skip")
-    is_own = lambda corpus: not corpus.synthetic and not corpus.tgt_lang  # noqa: E731
+    is_own = lambda corpus: not corpus.synthetic and not corpus.tgt_lang
     return files.training_pairs(pair for pair in pairs if is_own(text.corpora[pair.corpus]))

@@ -60,7 +60,7 @@ def _with_spans(pair: SentencePair, links: list[tuple[str, str]], rng: random.Ra
     chosen = list[tuple[tuple[int, int], tuple[int, int]]]()
     for src, tgt in sorted(rng.sample(links, len(links)), key=lambda link: len(link[0]) == 1):  # single characters last
         found = places[0][src], places[1][tgt]
-        before = lambda one, other, side: one[side][1] <= other[side][0]  # noqa: E731
+        before = lambda one, other, side: one[side][1] <= other[side][0]
         is_free = all(before(one, found, side) or before(found, one, side) for one in chosen for side in (0, 1))
         if is_free and len(chosen) < n_wanted:
             chosen.append(found)

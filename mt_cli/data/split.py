@@ -310,7 +310,7 @@ class NearIndex:
             for holders, grams_of_half in ((rare, ordered[:n_rarer]), (others, ordered[n_rarer:])):
                 for gram in grams_of_half:
                     holders[gram].append(number)
-        arrays = lambda half: {gram: np.array(numbers, dtype=np.int32) for gram, numbers in half.items()}  # noqa: E731
+        arrays = lambda half: {gram: np.array(numbers, dtype=np.int32) for gram, numbers in half.items()}
         self._rare, self._others = arrays(rare), arrays(others)
         self._n_needed = np.maximum(n_needed, 1)
         self._n_grams = np.array([len(own) for own in self._own])
@@ -325,7 +325,7 @@ class NearIndex:
             n_shown += self._n_shown(found, self._others)
             is_near = n_shown >= NEAR * np.maximum(self._n_grams, n_recognized)
             return [int(i) for i in possible[is_near[possible]]]
-        n_own = lambda i: max(len(self._own[i]), n_recognized)  # noqa: E731
+        n_own = lambda i: max(len(self._own[i]), n_recognized)
         return [i for i in possible.tolist() if len(self._own[i] & found) >= NEAR * n_own(i)]
 
     def _n_shown(self, found: set[str], holders: dict[str, npt.NDArray]) -> npt.NDArray:

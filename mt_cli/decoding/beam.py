@@ -35,7 +35,7 @@ def beam_search(
 ) -> list[list[Hypothesis]]:
     """Up to W hypotheses for each sentence of src_ids (B,S), best first. `beams`: those of another way to choose them."""
     beams = Beams(len(max_lengths), beam_size, src_ids.device) if beams is None else beams
-    penalty = lambda length: length_penalty(length, alpha, normalization)  # noqa: E731
+    penalty = lambda length: length_penalty(length, alpha, normalization)
     finished = [Finished(beam_size, penalty, limit) for limit in max_lengths]
     state = model.start(src_ids, src_mask, max(max_lengths), beam_size)
     last = torch.full((len(max_lengths) * beam_size,), BOS_ID, device=src_ids.device)

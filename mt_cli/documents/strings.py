@@ -175,8 +175,8 @@ def read(content: bytes, name: str) -> TextDocument:
             line = getattr(error, "lineno", 1)
             raise DataError(f"{name}:{line}: no JSON ({getattr(error, 'msg', error)}); correct the file") from None
         keeps_ascii = "\\u" in document.text and document.text.isascii()
-        decode: Change = lambda raw: json.loads(f'"{raw}"')  # noqa: E731
-        encode: Change = lambda text: json.dumps(text, ensure_ascii=keeps_ascii)[1:-1]  # noqa: E731
+        decode: Change = lambda raw: json.loads(f'"{raw}"')
+        encode: Change = lambda text: json.dumps(text, ensure_ascii=keeps_ascii)[1:-1]
     else:
         try:
             document = TextDocument(content, name)

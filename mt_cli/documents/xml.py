@@ -124,7 +124,7 @@ class XmlDocument(TextDocument):
         start, end = element.first, element.last
         section = _SECTION.fullmatch(self.text, start, end)
         if not section:
-            read = lambda text: _SECTION.sub(lambda one: escaped(one[1]), text)  # noqa: E731
+            read = lambda text: _SECTION.sub(lambda one: escaped(one[1]), text)
             return start, end, list(self._codes(element, is_around_words)), read, str
         codes = [code for code in self._codes_of_text(*section.span(1), "") if code.name]
         is_html = codes or re.search(r"&#?\w+;", section[1])

@@ -41,7 +41,7 @@ class Trainer:
     def train(self) -> None:
         """Until the last step or patience ends. Raises Interrupted after saving, and TrainingError for what is not finite."""
         state, p, d_model = self.state, self.state.progress, self.state.config.model.d_model
-        advice = lambda: smaller_batches(state.settings, self.checkpoints.steps())  # noqa: E731
+        advice = lambda: smaller_batches(state.settings, self.checkpoints.steps())
         with (
             advise_when_out_of_memory(state.model.device, advice),
             contextlib.closing(Updates(state, self.data.train, self.ranks)) as updates,

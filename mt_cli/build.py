@@ -65,7 +65,10 @@ def prepare(config: Config, run: RunDir, n_ranks: int = 1) -> PreparedData:
             spell(text)
             split(text)
             # A new stage is a function of the text, and a line here. `text.product` keeps what it has found, and
-            # `text.add_change` edits or leaves out pairs; the tokenizer and ids depend on both. See `spell`.
+            # `text.add_change` edits or leaves out pairs to train on: the tokenizer and ids depend on both, the recipe counts
+            # the text as it is read. Where its setting is off it makes no product, as runs from before it have none. What
+            # translating needs as well is a spelling (`spell`), and who reads the text of a run (`PairFiles.training_pairs`)
+            # knows `left_out.tsv` and spellings alone.
         config = _choose_open_keys(config, texts, n_ranks)
         tokenizer = _make_tokenizer(config, texts)
         mixtures = [ids(text, tokenizer) for text in texts]
@@ -138,9 +141,10 @@ def _make_tokenizer(config: Config, texts: list[PairText]) -> Tokenizer:
         return run.save_tokenizer(with_tags(made, tags, of_terms))
 
     inputs = fine_tuning.inputs_of_runs(run, parent=parent)
+    more: dict[str, Any] = {"extend_vocabulary": config.training.extend_vocabulary, "symbols": symbols + of_terms}
     for text in texts:
         inputs |= text.inputs | text.made
-    more = {"extend_vocabulary": config.training.extend_vocabulary, "symbols": symbols + of_terms}
+        more |= text.made_with
     run.manifest.product("tokenizer", inputs, {**settings.model_dump(), **more}, make)
     return run.load_tokenizer(settings.joint)
 

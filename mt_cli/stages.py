@@ -75,7 +75,8 @@ class PairText:
             hashes["words"] = self.words.sha256
         self.inputs: dict[str, str | None] = {f"{name}{self.suffix}": sha256 for name, sha256 in hashes.items()}
         self.of_runs = inputs_of_runs(run, parent=parent, reverse=reverse)
-        self.made, self._changes, self._stack = dict[str, str](), list[Change](), stack
+        self.made, self.made_with = dict[str, str](), dict[str, Any]()  # hashes and settings of the stages so far
+        self._changes, self._stack = list[Change](), stack
         self.n_of_epoch = {False: 0.0, True: 0.0}  # pairs, by whether they are synthetic
         self.characters = Counter[str](), Counter[str]()  # of what no machine translated
         self.reports = defaultdict[str, CorpusReport](CorpusReport)  # by set, of what was read
@@ -83,9 +84,11 @@ class PairText:
         self.report: Report | None = None  # once it is checked
 
     def product(self, stage: str, settings: Mapping[str, Any], make: Callable[[], Made]) -> None:
-        """Makes a product once, of the files and of all that the stages before it have made. All later ones depend on it."""
+        """Makes a product once, of the files and of all that the stages before it have made. All later ones depend on it,
+        and on these settings."""
         name, inputs = f"{stage}{self.suffix}", {**self.inputs, **self.of_runs, **self.made}
-        self.made[name] = self.run.manifest.product(name, inputs, settings, make).sha256
+        self.made[name] = self.run.manifest.product(name, inputs, {**self.made_with, **settings}, make).sha256
+        self.made_with[name] = dict(settings)
 
     def add_change(self, change: Change) -> None:
         """The training text and the list of words are from now on what `change` gives for their pairs."""
@@ -353,7 +356,7 @@ def _ids(
 
     of_text, settings = (text.inputs, {}) if text_set is None else ({"text": text_set.sha256}, text_set.reading)
     inputs = {**of_text, "tokenizer": tokenizer.sha256, **text.made}
-    settings = {**settings, "max_length": text.data.max_length}
+    settings = {**text.made_with, **settings, "max_length": text.data.max_length}
     text.run.manifest.product(f"ids {name}{text.suffix}", inputs, settings, make)
     return TokenDataset.mapped(folder, tokenizer.vocab_sizes)
 

@@ -12,6 +12,7 @@ import pytest
 from same_training import files_of
 from tiny_trainer import options, trainer_of
 
+from mt_cli import build
 from mt_cli.build import PreparedData, prepare
 from mt_cli.config_file import load_config
 from mt_cli.data import corpus
@@ -21,6 +22,7 @@ from mt_cli.decoding.translator import Translator
 from mt_cli.errors import DataError, RunDirError
 from mt_cli.run.manifest import Made, Manifest, sha256_of_json
 from mt_cli.run.run_dir import RunDir
+from mt_cli.stages import PairText
 
 
 def prepared(*settings: str, run: str = "run") -> PreparedData:
@@ -49,7 +51,8 @@ def test_the_first_start_reads_each_text_once(tiny, monkeypatch, settings):
 def test_other_settings_make_what_depends_on_them_anew(tiny):
     data = prepared()
     shorter = prepared("data.dedup=true")
-    assert len(shorter.train) < len(data.train) and shorter.tokenizer.sha256 == data.tokenizer.sha256
+    assert len(shorter.train) < len(data.train)
+    assert shorter.tokenizer.sha256 == prepared("data.dedup=true", run="fresh").tokenizer.sha256
     assert prepared("tokenizer.algorithm=bpe").tokenizer.sha256 != data.tokenizer.sha256
     assert content(prepared()) == content(data)
     Path("other/cache").mkdir(parents=True)
@@ -57,6 +60,23 @@ def test_other_settings_make_what_depends_on_them_anew(tiny):
     Path("other/cache/train.txt").symlink_to(Path("precious").resolve())
     prepared(run="other")
     assert Path("precious").read_text() == "mine" and not Path("other/cache/train.txt").exists()
+
+
+def test_what_a_new_stage_changes_is_made_anew_with_its_settings(tiny, monkeypatch):
+    """As the comment in `build.prepare` says how to write one: this one makes nothing but a change."""
+    most, split = 3, build.split
+
+    def short_ones(text: PairText) -> None:
+        split(text)
+        text.product("short", {"most": most}, Made)
+        text.add_change(lambda pairs: (pair for pair in pairs if len(pair.src.split()) <= most))
+
+    monkeypatch.setattr(build, "split", short_ones)
+    first = prepared()
+    most = 4
+    second = prepared()
+    assert len(first.train) < len(second.train) and first.tokenizer.sha256 != second.tokenizer.sha256
+    assert content(second) == content(prepared(run="fresh"))
 
 
 def test_targets_keep_their_no_break_spaces(tiny, make_model):

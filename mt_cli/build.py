@@ -206,6 +206,9 @@ def train(
         trainer.on_validation = on_validation
         if is_new := not trainer.state.is_finished:
             ranks.first(lambda: _announce(trainer, run))
+            advice = lambda: memory.smaller_batches(trainer.state.settings, run.steps())
+            with memory.advise_when_out_of_memory(trainer.state.model.device, advice):
+                memory.try_largest_batches(trainer.state, data.train, ranks)
             signals.is_saving_needed = True
             trainer.train()
         ranks.first(lambda: _conclude(trainer, run, is_new))
@@ -287,7 +290,7 @@ def prepared_trainer(
 
 
 def _announce(trainer: Trainer, run: RunDir) -> None:
-    """Says and records what begins, and tries whether disk and memory suffice for it."""
+    """Says and records what begins, and whether the disk suffices for it."""
     state = trainer.state
     p, training, minutes = state.progress, state.settings, state.settings.minutes
     run.save_config(state.config)
@@ -318,9 +321,6 @@ def _announce(trainer: Trainer, run: RunDir) -> None:
     )
     # The newest, the best of each of two, and one that is being written; some may be there already.
     memory.refuse_small_disk(run, state.model, max(1, N_KEPT + 2 - len(run.steps())))
-    advice = lambda: memory.smaller_batches(training, run.steps())
-    with memory.advise_when_out_of_memory(state.model.device, advice):
-        memory.try_largest_batches(state, trainer.data.train)
 
 
 def _conclude(trainer: Trainer, run: RunDir, is_new: bool) -> None:

@@ -1,6 +1,7 @@
 """Memory that does not suffice is reported before the first step, with what to set; trying it changes nothing."""
 
 import os
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from mt_cli.decoding.translator import Translator
 from mt_cli.errors import is_out_of_memory
 from mt_cli.run.run_dir import RunDir
 from mt_cli.training import memory, update
+from mt_cli.training.ranks import Ranks
 from mt_cli.training.state import Progress
 from mt_cli.training.update import Updates
 
@@ -70,6 +72,23 @@ def test_too_large_a_batch_is_reported_before_the_first_step(mt, tiny, memory_fo
     assert RunDir(Path("runs/tiny")).steps() == [] and not Path("runs/tiny/metrics.jsonl").exists()
     advised = options("training.batch_tokens=256", "training.accumulate=2", "training.max_steps=2")
     assert mt("train", "tiny.yaml", *advised).code == 0, "nothing was trained yet, so the run may be begun otherwise"
+
+
+def test_each_of_eight_processes_tries_its_share_of_the_largest_batches(mt, tiny, memory_for, monkeypatch):
+    """Batches of up to 512 target positions, of which each process has memory for 128."""
+    trainer = trainer_of(tiny / "run")
+    dataset = trainer.data.train
+    largest = memory.largest_batches(dataset, trainer.state.settings, 0)
+    shares = [[make_batch(dataset, pairs[rank::8]).tgt_out.numel() for pairs in largest] for rank in range(8)]
+    tried = memory_for(128)
+    monkeypatch.setattr(Ranks, "_together", lambda *_: None)  # the seven others are not there
+    for rank in range(1, 8):
+        memory.try_largest_batches(trainer.state, dataset, Ranks(rank, 8))
+        assert tried == shares[rank]
+        tried.clear()
+    monkeypatch.setattr("mt_cli.build.meeting", lambda: nullcontext(lambda: Ranks(0, 8)))
+    assert mt("train", "tiny.yaml", *options("training.max_steps=1")).code == 0
+    assert tried[: len(largest)] == shares[0]
 
 
 @pytest.mark.parametrize("also", [(), ("training.optimizer=muon",)])

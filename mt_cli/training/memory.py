@@ -18,6 +18,7 @@ from mt_cli.errors import RunDirError, TrainingError, is_out_of_memory
 from mt_cli.model.transformer import Transformer
 from mt_cli.recipe import CorpusFacts
 from mt_cli.run.run_dir import RunDir
+from mt_cli.training.ranks import ALONE, Ranks
 from mt_cli.training.schedule import all_phases
 from mt_cli.training.state import TrainingState
 from mt_cli.training.update import Updates
@@ -53,14 +54,14 @@ def smaller_batches(settings: TrainingConfig, saved_steps: list[int]) -> str:
     return f"at training.batch_tokens {n}; {in_new}{halves}, for updates of the same size{last}"
 
 
-def try_largest_batches(state: TrainingState, dataset: Mixture) -> None:
-    """Computes gradients of the largest batches in each phase, so that too little memory shows before the first step.
-    Weights, moments and generators stay as they were. Raises what torch or Python raises."""
+def try_largest_batches(state: TrainingState, dataset: Mixture, ranks: Ranks = ALONE) -> None:
+    """Computes gradients of the largest batches in each phase, so that too little memory shows before the first step. All
+    processes do it, each with its share. Weights, moments and generators stay. Raises what torch or Python raises."""
     device, optimizer, is_new = state.model.device, state.optimizer, not state.optimizer.state()
     generators = torch.random.fork_rng([device] if device.type == "cuda" else [])
     # With little memory torch warns that it falls back to slower algorithms.
     with memory_limited(device), generators, warnings.catch_warnings(action="ignore"):
-        updates = Updates(state, dataset)
+        updates = Updates(state, dataset, ranks)
         try:
             if is_new:  # its first step takes memory for moments; at a learning rate of zero it changes no weight
                 optimizer.average_and_clip(1)

@@ -116,8 +116,8 @@ def subsequent_mask(length: int) -> Tensor:
 def epoch_batches(
     dataset: Mixture, batch_tokens: int, seed: int, epoch: int, is_last_phase: bool = False
 ) -> Iterator[list[int]]:
-    """The pairs of each batch of an epoch: rows x longest target is at most `batch_tokens`, x longest source twice
-    that, or one pair."""
+    """Indices of the pairs of each batch. Padded size: n_pairs * longest target <= batch_tokens and
+    n_pairs * longest source <= 2 * batch_tokens, or a single pair."""
     rng = np.random.default_rng((seed, epoch))
     blocks = dataset.blocks(seed, epoch, is_last_phase)
     order = rng.permutation(len(blocks))

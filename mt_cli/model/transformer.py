@@ -112,8 +112,8 @@ class Transformer(nn.Module):
 
     def encode(self, src_ids: Tensor, src_mask: Mask, return_weights: bool = False) -> tuple[Tensor, list[Tensor]]:
         """The memory (B,S,D) that the decoder attends to and, if `return_weights`, each layer's (B,H,S,S)."""
-        positions = src_mask.queries.positions if isinstance(src_mask, PackedMask) else None  # which ids in rows tell
-        x, all_weights = self.src_embeddings(src_ids, positions), []
+        positions = src_mask.queries.positions if isinstance(src_mask, PackedMask) else None
+        x, all_weights = self.src_embeddings(src_ids, positions), []  # None: counted from the ids
         for layer in self.encoder_layers:
             x, weights = layer(x, src_mask, return_weights)
             all_weights.append(weights)

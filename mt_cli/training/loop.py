@@ -39,7 +39,7 @@ class Trainer:
         self.n_late = 0 if self.state.model.device.type == "cpu" else 1  # steps after which they are read
 
     def train(self) -> None:
-        """Until the last step or patience ends. Raises Interrupted after saving, and TrainingError for what is not finite."""
+        """Until the last step or early stopping (patience). Raises Interrupted, all saved, and TrainingError for NaN."""
         state, p, d_model = self.state, self.state.progress, self.state.config.model.d_model
         advice = lambda: smaller_batches(state.settings, self.checkpoints.steps())
         with (
@@ -70,8 +70,8 @@ class Trainer:
                 self._read_queued(self.n_late)
                 state.speed.note_step(time.monotonic() - began, update.phase.n_passes)
                 if (minutes := state.settings.minutes) is not None:
-                    # The first plan is made after a tenth of the minutes, or before the steps end.
-                    is_due = state.speed.training_seconds > 6 * minutes or state.is_at_last_step
+                    # The first plan: after 20 steps; sooner if these take a tenth of the minutes or training would end.
+                    is_due = state.speed.training_seconds > 60 * minutes / 10 or state.is_at_last_step
                     is_first = state.speed.plan is None and self.ranks.shared(is_due)
                     if is_first or p.step % PLAN_EVERY_STEPS == 0:
                         self._plan_rest()

@@ -1,7 +1,7 @@
 """What training minimizes: cross-entropy against smoothed labels (Szegedy et al. 2016, section 7), and R-Drop.
 
-`loss_of_logits` is the definition. For another objective, edit it and nothing else: `fused_loss` computes the same in
-less memory and time; where it no longer does, which is tried before each training, the definition trains.
+`loss_of_logits` defines the objective: to change it, edit only this. `fused_loss` is a faster implementation; before
+each training both are compared, and where they differ `loss_of_logits` trains.
 
 Shapes: N target tokens, D d_model, V target vocabulary, P forward passes (1, or 2 for R-Drop).
 """

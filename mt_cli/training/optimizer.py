@@ -61,7 +61,8 @@ class Optimizer:
 
     @torch.no_grad()
     def step(self, learning_rate: float, weight_decay: float, step: int, is_finite: Tensor | None = None) -> None:
-        """Update `step`, from 1. Norms and biases do not decay. Where `is_finite`, a scalar, is False, all stays."""
+        """Update `step`, from 1. Norms and biases do not decay. Where `is_finite`, a scalar, is False, weights and
+        moments stay; the average still moves, but nothing is saved after that."""
         is_skipped = torch.zeros((), device=self.model.device) if is_finite is None else (~is_finite).float()
         self._adamw.found_inf = is_skipped  # what torch's GradScaler sets
         for group in self._adamw.param_groups:

@@ -27,16 +27,16 @@ def learning_rate(step: int, training: TrainingConfig, d_model: int) -> float:
     constant      stays at the peak
     """
     warmup, peak = training.warmup_steps, peak_learning_rate(training, d_model)
-    progress = min(1.0, (step - warmup) / max(1, training.max_steps + 1 - warmup))  # after the warm-up
     if step < warmup:
         return peak * step / warmup
+    fraction = min(1.0, (step - warmup) / max(1, training.max_steps + 1 - warmup))  # of the steps after the warm-up
     match training.schedule:
         case "inverse_sqrt" | "noam":
             return peak * math.sqrt(max(warmup, 1) / step)
         case "cosine":
-            return peak * 0.5 * (1 + math.cos(math.pi * progress))
+            return peak * 0.5 * (1 + math.cos(math.pi * fraction))
         case "linear":
-            return peak * (1 - progress)
+            return peak * (1 - fraction)
     return peak
 
 

@@ -95,11 +95,11 @@ def dropout_rate(own: float | None, general: float) -> float:
 class Layer(nn.Module):
     """What encoder and decoder layers have in common."""
 
-    def __init__(self, config: ModelConfig, positions: Positions | None = None):
+    def __init__(self, config: ModelConfig, positions: Positions):
         super().__init__()
         self._config = config
         feed_forward = FeedForward if config.feed_forward == "linear" else Conv1dFeedForward
-        self.self_attention = self._attention(positions if positions and positions.in_self_attention else None)
+        self.self_attention = self._attention(positions if positions.in_self_attention else None)
         self.self_attention_norm = self._add_norm()
         dropout = dropout_rate(config.ffn_dropout, config.dropout)
         self.feed_forward = feed_forward(config.d_model, config.ffn_dim, dropout, config.activation)
@@ -130,9 +130,9 @@ class EncoderLayer(Layer):
 class DecoderLayer(Layer):
     """Masked self-attention, then attention to the encoder's output (`memory`), then feed-forward."""
 
-    def __init__(self, config: ModelConfig, positions: Positions | None = None):
+    def __init__(self, config: ModelConfig, positions: Positions):
         super().__init__(config, positions)
-        self.cross_attention = self._attention(positions if positions and positions.in_cross_attention else None)
+        self.cross_attention = self._attention(positions if positions.in_cross_attention else None)
         self.cross_attention_norm = self._add_norm()
 
     def forward(

@@ -54,11 +54,10 @@ class Transformer(nn.Module):
         d_model = config.d_model
         self.positions = positions_of(config)
         scale = math.sqrt(d_model) if config.embedding_scale == "embedding" else 1.0
-        dropout = dropout_rate(config.embedding_dropout, config.dropout)
-        norms = [layer_norm(config) if config.embedding_norm else None for _ in range(2)]
+        of_both = d_model, pad_id, self.positions, scale, dropout_rate(config.embedding_dropout, config.dropout)
         self.src_embeddings, self.tgt_embeddings = (
-            Embeddings(vocab_size, d_model, pad_id, self.positions, scale, dropout, norm)
-            for vocab_size, norm in zip((src_vocab_size, tgt_vocab_size), norms, strict=True)
+            Embeddings(vocab_size, *of_both, layer_norm(config) if config.embedding_norm else None)
+            for vocab_size in (src_vocab_size, tgt_vocab_size)
         )
         encoder = (EncoderLayer(config, self.positions) for _ in range(config.n_encoder_layers))
         decoder = (DecoderLayer(config, self.positions) for _ in range(config.n_decoder_layers))

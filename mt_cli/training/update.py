@@ -8,10 +8,9 @@ CPU makes the next batch meanwhile. To launch the thousand short kernels of a st
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import cache, partial
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -83,8 +82,8 @@ class Updates:
         self.n_threads, self._n_cores = 1, torch.get_num_threads()
         if device.type == "cpu":
             self.n_threads = max(1, min(self._n_cores, batch_tokens // ranks.n // _TOKENS_OF_A_PART))
-        each = self._n_cores // self.n_threads
-        self._pool = ThreadPoolExecutor(self.n_threads, initializer=torch.set_num_threads, initargs=(each,))
+        self._n_each = self._n_cores // self.n_threads  # cores of a thread
+        self._pool = ThreadPoolExecutor(self.n_threads, initializer=torch.set_num_threads, initargs=(self._n_each,))
         is_packed = all(
             has_packed_kernel(module) and packed_kernel_works(device, module.head_dim)
             for module in state.optimizer.network.modules()
@@ -120,7 +119,7 @@ class Updates:
             seed_dropout(state.settings.seed, state.progress.step, number)
             return self._summed_gradients(make(), portion.phase.n_passes)
 
-        torch.set_num_threads(self._n_cores // self.n_threads)  # MKL has one number for all threads of the process
+        torch.set_num_threads(self._n_each)  # MKL has one number for all threads of the process
         try:
             for loss, gradients in (map if self.n_threads == 1 else self._pool.map)(compute, portion.parts):
                 state.optimizer.add(gradients)
@@ -197,7 +196,7 @@ class Updates:
             self._ahead.shutdown(cancel_futures=True)
 
 
-@functools.cache
+@cache
 def packed_kernel_works(device: torch.device, size: int) -> bool:
     """Whether the kernel gives what a dense mask gives: it is new in torch, and not every build of it runs on every GPU."""
     starts = torch.tensor([0, 2, 5], dtype=torch.int32, device=device)
@@ -209,5 +208,5 @@ def packed_kernel_works(device: torch.device, size: int) -> bool:
         expected, _ = attend(x, x, x, mask.dense(), size**0.5)
         results = [[output, *torch.autograd.grad(output.sum(), x)] for output in (found, expected)]
         return all(torch.allclose(one, other, atol=0.05) for one, other in zip(*results, strict=True))
-    except (RuntimeError, NotImplementedError, TypeError, ImportError, AssertionError):
+    except (RuntimeError, TypeError, ImportError, AssertionError):
         return False

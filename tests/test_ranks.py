@@ -67,11 +67,11 @@ def weights(run: Path) -> dict[str, Any]:
 
 
 def test_two_processes_of_one_thread_train_as_one_process_of_two_threads(tiny, start, mt_process):
-    both_phases = options("training.both_directions=0.5", "training.r_drop=1")
+    both_kinds = options("training.both_directions=0.5", "training.r_drop=1")
     two_threads = {"env": {"OMP_NUM_THREADS": "2"}, "is_forked": False}  # torch reads it when it is imported
-    alone = mt_process("train", "tiny.yaml", *SHORT, *both_phases, "--run-dir", "one", **two_threads)
+    alone = mt_process("train", "tiny.yaml", *SHORT, *both_kinds, "--run-dir", "one", **two_threads)
     assert alone.communicate(timeout=250) and alone.returncode == 0
-    (first, said), other = answers(start(2, "train", "tiny.yaml", *SHORT, *both_phases, "--run-dir", "two"))
+    (first, said), other = answers(start(2, "train", "tiny.yaml", *SHORT, *both_kinds, "--run-dir", "two"))
     assert (first, *other) == (0, 0, "") and "finished at step 6" in said
     assert differences(tiny / "two", tiny / "one") == []
 

@@ -12,7 +12,7 @@ from sacrebleu.metrics import CHRF
 from mt_cli.config import TrainingConfig
 from mt_cli.evaluation.baselines import Judgement, judge
 from mt_cli.training.metrics_log import Point, learning_curve, verdict
-from mt_cli.training.schedule import Plan, Speed, all_phases, learning_rate, phase, weight_decay
+from mt_cli.training.schedule import Plan, Speed, all_step_kinds, learning_rate, step_kind, weight_decay
 
 SCHEDULES = ["inverse_sqrt", "noam", "cosine", "linear", "constant"]
 PEAK, WARMUP, STEPS = 2e-3, 40, 400
@@ -63,10 +63,10 @@ def test_weights_forget_within_two_epochs_at_the_peak_rate(schedule, batch_token
 
 @pytest.mark.parametrize("both_directions", [0.0, 0.3, 1.0])
 @pytest.mark.parametrize(("r_drop", "max_steps"), [(0.0, 50), (2.0, 50), (2.0, 2)])
-def test_all_phases_are_those_that_occur(both_directions, r_drop, max_steps):
+def test_all_kinds_of_steps_are_those_that_occur(both_directions, r_drop, max_steps):
     training = TrainingConfig(max_steps=max_steps, both_directions=both_directions, r_drop=r_drop)
-    phases = all_phases(training)
-    assert set(phases) == {phase(step, training) for step in range(max_steps)} and len(set(phases)) == len(phases)
+    kinds = all_step_kinds(training)
+    assert set(kinds) == {step_kind(step, training) for step in range(max_steps)} and len(set(kinds)) == len(kinds)
 
 
 def plan_for(training: TrainingConfig, step: int, seconds: float, speed: Speed) -> Plan:
@@ -120,7 +120,7 @@ def test_a_plan_knows_that_steps_with_r_drop_take_longer_before_the_first_of_the
     training = TrainingConfig(both_directions=share, r_drop=2, warmup_steps=50, validate_every_steps=500)
     speed, step, clock, n_one_pass, plans = Speed(), 0, 0.0, 0, []
     while step < training.max_steps:
-        n_passes = phase(step, training).n_passes
+        n_passes = step_kind(step, training).n_passes
         n_one_pass += n_passes == 1
         seconds = 1.9 if n_passes == 2 else 1.0
         step, clock = step + 1, clock + seconds
@@ -143,7 +143,7 @@ def test_a_plan_knows_that_steps_with_r_drop_take_longer_before_the_first_of_the
 def test_the_time_left_counts_each_step_by_its_kind_and_each_validation(step, r_drop, every):
     training = TrainingConfig(max_steps=100, both_directions=0.4, r_drop=r_drop, validate_every_steps=every)
     seconds = {1: 1.0, 2: 1.8}
-    expected = sum(seconds[phase(done, training).n_passes] for done in range(step, 100))
+    expected = sum(seconds[step_kind(done, training).n_passes] for done in range(step, 100))
     expected += 30 * sum(done % every == 0 or done == 100 for done in range(step + 1, 101))
     one_pass = 1.0 * max(1, step - 1)  # of all steps so far but one
     speed = Speed(one_pass + 1.8, two_pass_seconds=1.8, n_two_pass_steps=1, validation_seconds=60, n_validations=2)

@@ -14,7 +14,7 @@ from mt_cli.processes import StopSignals
 from mt_cli.run.run_dir import RunDir
 from mt_cli.training.memory import advise_when_out_of_memory, smaller_batches
 from mt_cli.training.metrics_log import LOG_EVERY_STEPS, MetricsLog, format_duration
-from mt_cli.training.schedule import learning_rate, phase, weight_decay
+from mt_cli.training.schedule import learning_rate, step_kind, weight_decay
 from mt_cli.training.state import Checkpoints, PreparedData
 from mt_cli.training.update import Update, Updates
 from mt_cli.training.validation import Validation, validate
@@ -39,7 +39,7 @@ class Trainer:
         self.n_late = 0 if self.state.model.device.type == "cpu" else 1  # steps after which they are read
 
     def train(self) -> None:
-        """Until the last step or early stopping (patience). Raises Interrupted, all saved, and TrainingError for NaN."""
+        """Until the last step or early stopping (patience). Raises Interrupted once saved, TrainingError for NaN."""
         state, p, d_model = self.state, self.state.progress, self.state.config.model.d_model
         advice = lambda: smaller_batches(state.settings, self.checkpoints.steps())
         with (
@@ -68,7 +68,7 @@ class Trainer:
                 state.optimizer.step(lr, decay, p.step, update.is_finite)
                 self._queued.append(update)
                 self._read_queued(self.n_late)
-                state.speed.note_step(time.monotonic() - began, update.phase.n_passes)
+                state.speed.note_step(time.monotonic() - began, update.kind.n_passes)
                 if (minutes := state.settings.minutes) is not None:
                     # The first plan: after 20 steps; sooner if these take a tenth of the minutes or training would end.
                     is_due = state.speed.training_seconds > 60 * minutes / 10 or state.is_at_last_step
@@ -77,7 +77,7 @@ class Trainer:
                         self._plan_rest()
                 if p.step % LOG_EVERY_STEPS == 0 or state.is_at_last_step:
                     self._read_queued()
-                    p.note_loss(loss := self.metrics.record(lr), phase(p.step, state.settings).n_passes)
+                    p.note_loss(loss := self.metrics.record(lr), step_kind(p.step, state.settings).n_passes)
                     if p.n_records_far_above >= N_RECORDS_FAR_ABOVE:  # it does not come down again
                         lowest, n_steps = p.lowest_loss, p.n_records_far_above * LOG_EVERY_STEPS
                         what = f"loss {loss:.2f}, far above its lowest, {lowest:.2f}, for {n_steps} steps"

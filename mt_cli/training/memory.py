@@ -19,7 +19,7 @@ from mt_cli.model.transformer import Transformer
 from mt_cli.recipe import CorpusFacts
 from mt_cli.run.run_dir import RunDir
 from mt_cli.training.ranks import ALONE, Ranks
-from mt_cli.training.schedule import all_phases
+from mt_cli.training.schedule import all_step_kinds
 from mt_cli.training.state import TrainingState
 from mt_cli.training.update import Updates
 
@@ -55,7 +55,7 @@ def smaller_batches(settings: TrainingConfig, saved_steps: list[int]) -> str:
 
 
 def try_largest_batches(state: TrainingState, dataset: Mixture, ranks: Ranks = ALONE) -> None:
-    """Computes gradients of the largest batches in each phase, so that too little memory shows before the first step. All
+    """Computes gradients of the largest batches for each kind of step, so that too little memory shows before the first step. All
     processes do it, each with its share. Weights, moments and generators stay. Raises what torch or Python raises."""
     device, optimizer, is_new = state.model.device, state.optimizer, not state.optimizer.state()
     generators = torch.random.fork_rng([device] if device.type == "cuda" else [])
@@ -67,7 +67,7 @@ def try_largest_batches(state: TrainingState, dataset: Mixture, ranks: Ranks = A
                 optimizer.average_and_clip(1)
                 optimizer.step(0.0, 0.0, 1)
             batches = largest_batches(dataset, state.settings, state.progress.epoch)
-            for kind in all_phases(state.settings):
+            for kind in all_step_kinds(state.settings):
                 for pairs in batches:
                     updates.gradient(updates.portion([pairs], kind))
         finally:
@@ -81,7 +81,7 @@ def largest_batches(dataset: Mixture, training: TrainingConfig, epoch: int) -> l
     for pairs in islice(epoch_batches(dataset, training.batch_tokens, training.seed, epoch), _MOST_BATCHES):
         n_rows, (n_src, n_tgt) = len(pairs), (int(side.max()) + 1 for side in dataset.lengths(pairs))
         sizes[tuple(pairs)] = n_rows * n_tgt, n_rows * n_src, n_rows * (n_src + n_tgt) ** 2
-    largest = [max(sizes, key=lambda pairs: sizes[pairs][kind]) for kind in range(3)]
+    largest = [max(sizes, key=lambda pairs: sizes[pairs][i]) for i in range(3)]
     return [list(pairs) for pairs in dict.fromkeys(largest)]
 
 

@@ -53,16 +53,16 @@ def weight_decay(training: TrainingConfig, d_model: int, n_targets: int) -> floa
     return 1 / max(1.0, peak_learning_rate(training, d_model) * _EPOCHS_REMEMBERED * epoch_steps)
 
 
-class Phase(NamedTuple):
+class StepKind(NamedTuple):
     is_backward: bool  # learns to translate tgt into src
     n_passes: int  # forward passes of each pair; two with R-Drop
 
 
-def phase(step: int, training: TrainingConfig) -> Phase:
+def step_kind(step: int, training: TrainingConfig) -> StepKind:
     """What the update after `step` updates does: in the first `both_directions` of the training every other one learns to
     translate backwards, which teaches more of both languages (Ding et al. 2021). R-Drop begins after that."""
     learns_both = step < training.both_directions * training.max_steps
-    return Phase(learns_both and step % 2 == 1, 2 if training.r_drop and not learns_both else 1)
+    return StepKind(learns_both and step % 2 == 1, 2 if training.r_drop and not learns_both else 1)
 
 
 def is_last_phase(step: int, training: TrainingConfig) -> bool:
@@ -70,9 +70,9 @@ def is_last_phase(step: int, training: TrainingConfig) -> bool:
     return step >= (1 - training.last_phase) * training.max_steps
 
 
-def all_phases(training: TrainingConfig) -> list[Phase]:
+def all_step_kinds(training: TrainingConfig) -> list[StepKind]:
     """Every kind of step that a training has, in the order in which they begin."""
-    return list(dict.fromkeys(phase(step, training) for step in (0, 1, training.max_steps - 1)))
+    return list(dict.fromkeys(step_kind(step, training) for step in (0, 1, training.max_steps - 1)))
 
 
 @dataclass(config=STRICT, frozen=True)

@@ -25,7 +25,7 @@ from mt_cli.model.dropout import seed_dropout
 from mt_cli.model.inference import Recorder
 from mt_cli.training.objective import is_fused_right, summed_loss
 from mt_cli.training.ranks import ALONE, Ranks
-from mt_cli.training.schedule import Phase, is_last_phase, phase
+from mt_cli.training.schedule import StepKind, is_last_phase, step_kind
 from mt_cli.training.state import TrainingState
 
 AnyBatch = Batch | PackedBatch
@@ -40,7 +40,7 @@ class Portion(NamedTuple):
     """What an update is trained on; epoch, batch and is_last_phase are those of `Progress` afterwards."""
 
     batches: list[list[int]]  # the pairs of each, of all processes
-    phase: Phase
+    kind: StepKind
     epoch: int
     batch: int
     is_last_phase: bool
@@ -56,7 +56,7 @@ class Update:
 
     def __init__(self, step: int, portion: Portion, losses: list[Tensor], grad_norm: Tensor):
         """`step`: its number, counted from 1; `losses`: nats, of each part that this process has."""
-        self.step, self.n_tokens, self.batches, self.phase = step, portion.n_tokens, portion.batches, portion.phase
+        self.step, self.n_tokens, self.batches, self.kind = step, portion.n_tokens, portion.batches, portion.kind
         self._numbers, self._copied = torch.stack([grad_norm, *losses]), None
         self.is_finite = self._numbers.isfinite().all()  # a scalar on the device
         if self._numbers.is_cuda:  # `tolist` would wait for all that is queued by then
@@ -117,7 +117,7 @@ class Updates:
         def compute(part: tuple[int, MakeBatch]) -> LossAndGradients:  # in a thread of its own
             number, make = part
             seed_dropout(state.settings.seed, state.progress.step, number)
-            return self._summed_gradients(make(), portion.phase.n_passes)
+            return self._summed_gradients(make(), portion.kind.n_passes)
 
         torch.set_num_threads(self._n_each)  # MKL has one number for all threads of the process
         try:
@@ -134,13 +134,13 @@ class Updates:
         device = self._state.model.device
         if self._recorder is None or not isinstance(batch, PackedBatch):
             return self._compute(batch.to(device), n_passes)
-        kind = n_passes, *(tensor.shape for tensor in batch.tensors)
-        if kind not in self._recorded:
+        key = n_passes, *(tensor.shape for tensor in batch.tensors)
+        if key not in self._recorded:
             own = batch.to(device)
             with torch.random.fork_rng([device]):  # a step draws the same, recorded before it or long ago
                 self._compute(own, n_passes)  # makes what a recording must find ready
-                self._recorded[kind] = own, *self._recorder.record(lambda: self._compute(own, n_passes))
-        recorded, graph, results = self._recorded[kind]
+                self._recorded[key] = own, *self._recorder.record(lambda: self._compute(own, n_passes))
+        recorded, graph, results = self._recorded[key]
         for own_tensor, given in zip(recorded.tensors, batch.tensors, strict=True):
             own_tensor.copy_(given.pin_memory(), non_blocking=True)
         graph.replay()
@@ -153,12 +153,12 @@ class Updates:
         return loss.detach(), torch.autograd.grad(loss, optimizer.network_weights)
 
     def portion(
-        self, batches: list[list[int]], phase: Phase, epoch: int = 0, batch: int = 0, is_last: bool = False
+        self, batches: list[list[int]], kind: StepKind, epoch: int = 0, batch: int = 0, is_last: bool = False
     ) -> Portion:
         """A batch has a part for each thread of each process, so two processes of one thread compute what one of two
         threads does; and several packed ones where a part does not fit into the shape."""
         data, shape = self._dataset, self._shape
-        if phase.is_backward:
+        if kind.is_backward:
             data, shape = data.backwards(), shape and shape.backwards()
         n, n_ranks, makers = self.n_threads * self._ranks.n, self._ranks.n, list[tuple[int, MakeBatch]]()
         for rank, pairs in ((k % n_ranks, pairs[k::n]) for pairs in batches for k in range(n) if pairs[k::n]):
@@ -170,7 +170,7 @@ class Updates:
         if self._ahead is not None:
             parts = [(number, self._ahead.submit(make).result) for number, make in parts]
         n_tokens = sum(int(data.lengths(pairs)[1].sum()) + len(pairs) for pairs in batches)
-        return Portion(batches, phase, epoch, batch, is_last, n_tokens, parts)
+        return Portion(batches, kind, epoch, batch, is_last, n_tokens, parts)
 
     def _remaining_portions(self) -> Iterator[Portion]:
         """Those after the present progress, epoch after epoch without end. With the last phase a new epoch begins."""
@@ -186,7 +186,7 @@ class Updates:
                     break
                 batches.append(pairs)
                 if len(batches) == settings.accumulate:
-                    yield self.portion(batches, phase(step, self._state.settings), epoch, number, is_last)
+                    yield self.portion(batches, step_kind(step, self._state.settings), epoch, number, is_last)
                     step, batches = step + 1, []
             n_done = 0
 

@@ -107,7 +107,7 @@ def test_trying_changes_neither_weights_nor_random_numbers(tiny, also):
 
 
 def test_memory_that_ends_later_is_reported(mt, tiny, monkeypatch):
-    real = Updates.compute
+    real = Updates.next
 
     def ending(updates: Updates) -> Any:
         if updates._state.progress.step == 7:
@@ -115,7 +115,7 @@ def test_memory_that_ends_later_is_reported(mt, tiny, monkeypatch):
         return real(updates)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Updates, "compute", ending)
+        patch.setattr(Updates, "next", ending)
         answer = mt("train", "tiny.yaml", *options("training.validate_every_steps=5", "training.max_steps=9"))
     assert answer.code == 1
     assert "in a new run set training.batch_tokens to 256" in answer.said[-1]

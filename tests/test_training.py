@@ -75,7 +75,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch) -> Clock:
     clock = Clock(monkeypatch)
-    clock.takes(0.1, Updates, "compute")
+    clock.takes(0.1, Updates, "next")
     return clock
 
 
@@ -506,7 +506,7 @@ def test_a_batch_shared_between_threads_is_the_whole_batch(tiny, precision):
         trainer = trainer_of(tiny / f"run-{n_threads}", *overrides)
         updates = Updates(trainer.state, trainer.data.train)
         assert updates.n_threads == n_threads
-        update = updates.compute().read()
+        update = updates.next().read()
         losses.append(update.loss_sum / update.n_tokens)
         found.append(torch.cat([weight.grad.flatten() for weight in trainer.state.model.parameters()]))
         assert torch.get_num_threads() == n_threads
@@ -837,11 +837,11 @@ def threads() -> set[threading.Thread]:
 
 def test_batches_made_ahead_make_the_same_training_also_when_it_is_continued(tiny, ahead, monkeypatch):
     """It is stopped in the last phase, which reads the second corpus alone."""
-    real, portion, before, read = Updates.compute, Updates.portion, threads(), list[int]()
+    real, portion, before, read = Updates.next, Updates.portion, threads(), list[int]()
     trainer = trainer_of(tiny / "ahead", *AHEAD, LAST)
     trainer.n_late = 1
 
-    def compute(self: Updates) -> Update:
+    def following(self: Updates) -> Update:
         if trainer.state.progress.step == 6:
             trainer.signals.received = 15
         return real(self)
@@ -851,7 +851,7 @@ def test_batches_made_ahead_make_the_same_training_also_when_it_is_continued(tin
         return portion(self, batches, *args)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Updates, "compute", compute)
+        patch.setattr(Updates, "next", following)
         patch.setattr(Updates, "portion", noted)
         with pytest.raises(Interrupted):
             trainer.train()

@@ -63,7 +63,7 @@ class Trainer:
                 began = time.monotonic()
                 lr = learning_rate(p.step + 1, state.settings, d_model)
                 decay = weight_decay(state.settings, d_model, self.data.train.n_targets)
-                update = updates.compute()  # forward, backward, clip
+                update = updates.next()  # forward, backward, clip
                 p.step += 1
                 state.optimizer.step(lr, decay, p.step, update.is_finite)
                 self._queued.append(update)

@@ -69,7 +69,7 @@ def try_largest_batches(state: TrainingState, dataset: Mixture, ranks: Ranks = A
             batches = largest_batches(dataset, state.settings, state.progress.epoch)
             for kind in all_step_kinds(state.settings):
                 for pairs in batches:
-                    updates.gradient(updates.portion([pairs], kind))
+                    updates.accumulate_gradient(updates.portion([pairs], kind))
         finally:
             updates.close()
             optimizer.drop_gradients(also_moments=is_new)
@@ -101,7 +101,7 @@ def update_seconds(config: Config, facts: CorpusFacts) -> float:
             with contextlib.closing(Updates(state, Mixture([TokenDataset.in_memory(pairs)]))) as updates:
                 while len(seconds) < 2 or (len(seconds) < _N_UPDATES and sum(seconds) <= _SECONDS):
                     began = time.perf_counter()
-                    update = updates.compute()
+                    update = updates.next()
                     state.optimizer.step(0.0, 0.0, len(seconds) + 1, update.is_finite)
                     update.read()
                     seconds.append(time.perf_counter() - began)

@@ -1,4 +1,4 @@
-"""The gradient of one update: its batches, in the order of the epoch, shared among processes and the cores of a CPU.
+"""The gradient of one update: that of several batches (gradient accumulation), each shared among processes and cores.
 
 On a CPU each thread computes the gradient of a part of the sentences: threads that share every operation, as torch's do,
 wait for each other a thousand times a step. On a GPU there is one part, packed where attention has a kernel for that, and the
@@ -57,18 +57,18 @@ class Update:
     def __init__(self, step: int, portion: Portion, losses: list[Tensor], grad_norm: Tensor):
         """`step`: its number, counted from 1; `losses`: nats, of each part that this process has."""
         self.step, self.n_tokens, self.batches, self.kind = step, portion.n_tokens, portion.batches, portion.kind
-        self._numbers, self._copied = torch.stack([grad_norm, *losses]), None
-        self.is_finite = self._numbers.isfinite().all()  # a scalar on the device
-        if self._numbers.is_cuda:  # `tolist` would wait for all that is queued by then
-            stream = torch.cuda.current_stream(self._numbers.device)
-            self._numbers = self._numbers.to("cpu", non_blocking=True)
+        self._scalars, self._copied = torch.stack([grad_norm, *losses]), None
+        self.is_finite = self._scalars.isfinite().all()  # a scalar on the device
+        if self._scalars.is_cuda:  # `tolist` would wait for all that is queued by then
+            stream = torch.cuda.current_stream(self._scalars.device)
+            self._scalars = self._scalars.to("cpu", non_blocking=True)
             self._copied = stream.record_event()
 
     def read(self, ranks: Ranks = ALONE) -> Update:
         """With `loss_sum` and `grad_norm`. Waits for the device."""
         if self._copied is not None:
             self._copied.synchronize()
-        self.grad_norm, *losses = self._numbers.tolist()
+        self.grad_norm, *losses = self._scalars.tolist()
         self.loss_sum = ranks.added(sum(losses))
         return self
 
@@ -100,28 +100,28 @@ class Updates:
         self._recorded: dict[tuple[Any, ...], tuple[PackedBatch, torch.cuda.CUDAGraph, LossAndGradients]] = {}
         self._ahead = ThreadPoolExecutor(1) if device.type == "cuda" else None
         self._portions = self._remaining_portions()
-        self._next: Portion | None = None
+        self._portion_ahead: Portion | None = None
 
-    def compute(self) -> Update:
-        """The next one, as `gradient` computes it. Advances the progress in the epoch."""
-        portion, p = self._next or next(self._portions), self._state.progress
-        self._next = next(self._portions) if self._ahead is not None else None
+    def next(self) -> Update:
+        """The next one, its gradient in the weights' `grad`. Advances the progress in the epoch."""
+        portion, p = self._portion_ahead or next(self._portions), self._state.progress
+        self._portion_ahead = next(self._portions) if self._ahead is not None else None
         p.epoch, p.batch, p.is_last_phase = portion.epoch, portion.batch, portion.is_last_phase
-        return self.gradient(portion)
+        return self.accumulate_gradient(portion)
 
-    def gradient(self, portion: Portion) -> Update:
+    def accumulate_gradient(self, portion: Portion) -> Update:
         """Stores the gradient of the portion, averaged over target tokens and clipped, in the weights' `grad`."""
         state, losses = self._state, list[Tensor]()
         state.optimizer.network.train()
 
-        def compute(part: tuple[int, MakeBatch]) -> LossAndGradients:  # in a thread of its own
+        def of_part(part: tuple[int, MakeBatch]) -> LossAndGradients:  # in a thread of its own
             number, make = part
             seed_dropout(state.settings.seed, state.progress.step, number)
-            return self._summed_gradients(make(), portion.kind.n_passes)
+            return self._replayed_or_computed(make(), portion.kind.n_passes)
 
         torch.set_num_threads(self._n_each)  # MKL has one number for all threads of the process
         try:
-            for loss, gradients in (map if self.n_threads == 1 else self._pool.map)(compute, portion.parts):
+            for loss, gradients in (map if self.n_threads == 1 else self._pool.map)(of_part, portion.parts):
                 state.optimizer.add(gradients)
                 losses.append(loss.clone())
         finally:
@@ -129,24 +129,25 @@ class Updates:
         grad_norm = state.optimizer.average_and_clip(portion.n_tokens, self._ranks)
         return Update(state.progress.step + 1, portion, losses, grad_norm)
 
-    def _summed_gradients(self, batch: AnyBatch, n_passes: int) -> LossAndGradients:
-        """Loss and gradients of the network, summed over the target tokens of the batch. They hold until the next call."""
+    def _replayed_or_computed(self, batch: AnyBatch, n_passes: int) -> LossAndGradients:
+        """Loss and gradients of the network, summed over the target tokens of the batch. Valid until the next call: replaying
+        the CUDA graph overwrites them."""
         device = self._state.model.device
         if self._recorder is None or not isinstance(batch, PackedBatch):
-            return self._compute(batch.to(device), n_passes)
+            return self._forward_backward(batch.to(device), n_passes)
         key = n_passes, *(tensor.shape for tensor in batch.tensors)
         if key not in self._recorded:
             own = batch.to(device)
             with torch.random.fork_rng([device]):  # a step draws the same, recorded before it or long ago
-                self._compute(own, n_passes)  # makes what a recording must find ready
-                self._recorded[key] = own, *self._recorder.record(lambda: self._compute(own, n_passes))
+                self._forward_backward(own, n_passes)  # makes what a recording must find ready
+                self._recorded[key] = own, *self._recorder.record(lambda: self._forward_backward(own, n_passes))
         recorded, graph, results = self._recorded[key]
         for own_tensor, given in zip(recorded.tensors, batch.tensors, strict=True):
             own_tensor.copy_(given.pin_memory(), non_blocking=True)
         graph.replay()
         return results
 
-    def _compute(self, batch: AnyBatch, n_passes: int) -> LossAndGradients:
+    def _forward_backward(self, batch: AnyBatch, n_passes: int) -> LossAndGradients:
         settings, optimizer = self._state.settings, self._state.optimizer
         r_drop = settings.r_drop if n_passes == 2 else 0.0
         loss = summed_loss(optimizer.network, batch, settings.label_smoothing, r_drop, self.is_fused)
@@ -174,19 +175,20 @@ class Updates:
 
     def _remaining_portions(self) -> Iterator[Portion]:
         """Those after the present progress, epoch after epoch without end. With the last phase a new epoch begins."""
-        settings, p, data = self._state.settings, self._state.progress, self._dataset
+        # `state.settings` is read anew each time: a plan may replace them.
+        state, p, data = self._state, self._state.progress, self._dataset
         step, n_done, is_last, batches = p.step, p.batch, p.is_last_phase, list[list[int]]()
         for epoch in count(p.epoch):
-            of_epoch = epoch_batches(data, settings.batch_tokens, settings.seed, epoch, is_last)
+            of_epoch = epoch_batches(data, state.settings.batch_tokens, state.settings.seed, epoch, is_last)
             for number, pairs in enumerate(of_epoch, 1):
                 if number <= n_done:
                     continue
-                if data.has_last_phase and is_last != is_last_phase(step, self._state.settings):
+                if data.has_last_phase and is_last != is_last_phase(step, state.settings):
                     is_last = not is_last
                     break
                 batches.append(pairs)
-                if len(batches) == settings.accumulate:
-                    yield self.portion(batches, step_kind(step, self._state.settings), epoch, number, is_last)
+                if len(batches) == state.settings.accumulate:
+                    yield self.portion(batches, step_kind(step, state.settings), epoch, number, is_last)
                     step, batches = step + 1, []
             n_done = 0
 

@@ -205,13 +205,13 @@ def train(
         trainer = prepared_trainer(data, run, signals, started, ranks)
         trainer.on_validation = on_validation
         if is_new := not trainer.state.is_finished:
-            ranks.first(lambda: _announce(trainer, run))
+            ranks.on_first(lambda: _announce(trainer, run))
             advice = lambda: memory.smaller_batches(trainer.state.settings, run.steps())
             with memory.advise_when_out_of_memory(trainer.state.model.device, advice):
                 memory.try_largest_batches(trainer.state, data.train, ranks)
             signals.is_saving_needed = True
             trainer.train()
-        ranks.first(lambda: _conclude(trainer, run, is_new))
+        ranks.on_first(lambda: _conclude(trainer, run, is_new))
         if ranks.is_first and not is_reverse:
             keep_search(run, data.pairs, signals.check)
             if not isinstance(given.data, SeveralPairs):
@@ -278,9 +278,9 @@ def prepared_trainer(
         model = build_model(config, data.tokenizer)
     if not run.steps() and (parent := fine_tuning.run_to_begin_with(config, run)) is not None:
         fine_tuning.take_weights(model, data.tokenizer, parent)
-    precision = ranks.shared(choose_precision(config.training.precision, device))  # `auto` measures
+    precision = ranks.broadcast(choose_precision(config.training.precision, device))  # `auto` measures
     checkpoints = Checkpoints(run, TrainingState(config, model.to(device), *precision), started, ranks)
-    ranks.first(lambda: make_folders(run.checkpoints))  # else a file in its way would show only at the first save
+    ranks.on_first(lambda: make_folders(run.checkpoints))  # else a file in its way would show only at the first save
     advice = f"while continuing {run.path}; free memory, then start again"
     with memory.advise_when_out_of_memory(device, lambda: advice):
         checkpoints.restore()

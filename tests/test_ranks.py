@@ -172,7 +172,7 @@ def test_a_message_that_fails_is_told_with_its_reason(monkeypatch):
     fails = Mock(side_effect=RuntimeError("No backend type associated with device type mps\nmore"))
     monkeypatch.setattr("mt_cli.training.ranks.dist.all_reduce", fails)
     with pytest.raises(TrainingError, match=r"hangs \(No backend type associated with device type mps\); start"):
-        Ranks(0, 2).added(1.0)
+        Ranks(0, 2).sum(1.0)
 
 
 @pytest.mark.slow

@@ -56,7 +56,7 @@ class Trainer:
                 if self.ranks.any(self.signals.is_stopping):  # after a signal to any process all stop at the same step
                     self._read_queued()
                     self._refuse_non_finite()
-                    self.ranks.first(self.checkpoints.save)
+                    self.ranks.on_first(self.checkpoints.save)
                     self.signals.stop(f"stopped at step {p.step}, saved in {self.checkpoints.run.path}")
                 if state.is_finished:
                     break
@@ -72,7 +72,7 @@ class Trainer:
                 if (minutes := state.settings.minutes) is not None:
                     # The first plan: after 20 steps; sooner if these take a tenth of the minutes or training would end.
                     is_due = state.speed.training_seconds > 60 * minutes / 10 or state.is_at_last_step
-                    is_first = state.speed.plan is None and self.ranks.shared(is_due)
+                    is_first = state.speed.plan is None and self.ranks.broadcast(is_due)
                     if is_first or p.step % PLAN_EVERY_STEPS == 0:
                         self._plan_rest()
                 if p.step % LOG_EVERY_STEPS == 0 or state.is_at_last_step:
@@ -99,10 +99,10 @@ class Trainer:
         state, p, speed, began = self.state, self.state.progress, self.state.speed, time.monotonic()
         self._read_queued()
         self._refuse_non_finite()
-        validation, judged = self.ranks.first(self._score), None
+        validation, judged = self.ranks.on_first(self._score), None
         if validation is not None:
             judged = validation.weights, validation.score(state.settings.select_by), validation.figures["dev_loss"]
-        if (judged := self.ranks.shared(judged)) is None:
+        if (judged := self.ranks.broadcast(judged)) is None:
             return
         p.last_validation_step = p.step
         p.weights, score, loss = judged
@@ -145,7 +145,7 @@ class Trainer:
         """Adapts a continued run that was given more minutes, or more steps, than it had."""
         state, minutes = self.state, self.state.settings.minutes or 0
         is_longer = minutes > state.speed.planned_minutes and 60 * minutes > time.monotonic() - self.checkpoints.started
-        if self.ranks.shared(is_longer and state.speed.training_seconds > 0):
+        if self.ranks.broadcast(is_longer and state.speed.training_seconds > 0):
             self._plan_rest()
         state.progress.extend_to(state.settings.max_steps)
 
@@ -155,7 +155,7 @@ class Trainer:
         minutes, is_validated = self.state.settings.minutes or 0, 0 < p.last_validation_step == p.step
         seconds = 60 * minutes - (time.monotonic() - self.checkpoints.started)
         plan = speed.plan_steps(config.training, config.model.d_model, p.step, is_validated, seconds)
-        plan = self.ranks.shared(plan)
+        plan = self.ranks.broadcast(plan)
         if minutes != speed.planned_minutes:
             duration = format_duration(60 * minutes)
             log.info(f"about {plan.max_steps:,} steps in {duration}; training.max_steps does not count")

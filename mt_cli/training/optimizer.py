@@ -55,7 +55,7 @@ class Optimizer:
         """Adds other processes' gradients, divides by `n_tokens`, scales down to `clip_norm`; the norm before that."""
         if not self._gradients:  # there are fewer sentences than processes
             self.add([torch.zeros_like(weight) for weight in self.network_weights])
-        ranks.add_up(self._gradients)
+        ranks.all_reduce(self._gradients)
         torch._foreach_div_(self._gradients, n_tokens)
         return torch.nn.utils.clip_grad_norm_(self._weights, self.clip_norm)
 

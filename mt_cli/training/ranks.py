@@ -27,19 +27,19 @@ class Ranks:
     def __init__(self, rank: int = 0, n: int = 1):
         self.rank, self.n, self.is_first = rank, n, rank == 0
 
-    def first(self, do: Callable[[], Value]) -> Value | None:
+    def on_first(self, do: Callable[[], Value]) -> Value | None:
         """What `do` returns in the first process; None in the others, which wait for it, and end silently if it fails."""
         value, has_failed = None, self.is_first
         try:
             if self.is_first:
                 value, has_failed = do(), False
         finally:
-            has_failed = self.shared(has_failed)
+            has_failed = self.broadcast(has_failed)
         if has_failed:
             raise TrainingError
         return value
 
-    def shared(self, value: Value) -> Value:
+    def broadcast(self, value: Value) -> Value:
         """The first process's value, in all of them."""
         values = [value]
         self._together(dist.broadcast_object_list, values, 0)
@@ -47,15 +47,15 @@ class Ranks:
 
     def any(self, is_true: bool) -> bool:
         """Whether it is true in one of the processes."""
-        return self.added(float(is_true)) > 0
+        return self.sum(float(is_true)) > 0
 
-    def added(self, number: float) -> float:
+    def sum(self, number: float) -> float:
         """The sum over all processes."""
         total = torch.tensor(number, dtype=torch.float64)
         self._together(dist.all_reduce, total)
         return total.item()
 
-    def add_up(self, tensors: Sequence[Tensor]) -> None:
+    def all_reduce(self, tensors: Sequence[Tensor]) -> None:
         """Replaces each tensor by its sum over all processes. It is one message, whatever their number."""
         if self.n == 1:
             return
@@ -66,7 +66,7 @@ class Ranks:
 
     def refuse_difference(self, facts: dict[str, Any]) -> None:
         """Raises TrainingError when a fact, by its name, is not the same in all processes; each names its own."""
-        first = self.shared(facts)
+        first = self.broadcast(facts)
         problems = [
             f"{name} is {value} here, {first.get(name)} in process 0; give all the same"
             for name, value in facts.items()

@@ -189,7 +189,7 @@ class Checkpoints:
 
     def restore(self) -> None:
         """Restores the state in all processes from the checkpoint that the first one finds to be the newest whole one."""
-        step = self.ranks.shared(self.ranks.first(self._restore_newest))
+        step = self.ranks.broadcast(self.ranks.on_first(self._restore_newest))
         if step is not None and not self.ranks.is_first:
             self._step = step
             self._restore(step)

@@ -69,7 +69,7 @@ class Update:
         if self._copied is not None:
             self._copied.synchronize()
         self.grad_norm, *losses = self._scalars.tolist()
-        self.loss_sum = ranks.added(sum(losses))
+        self.loss_sum = ranks.sum(sum(losses))
         return self
 
 

@@ -53,7 +53,7 @@ def test_rotary_positions_turn_complex_numbers():
     x = torch.randn(2, 5, 3, 8, dtype=torch.float64)
     angles = torch.arange(7, 12, dtype=torch.float64)[:, None, None] * 10000 ** (-torch.arange(4) / 4)
     turned = torch.complex(x[..., :4], x[..., 4:]) * torch.polar(torch.ones_like(angles), angles)
-    found = RotaryPositions(16, 8).double().apply_to_heads(x, first=7)
+    found = RotaryPositions(16, 8).double().apply_to_heads(x, at=7)
     torch.testing.assert_close(found, torch.cat((turned.real, turned.imag), -1), rtol=0, atol=1e-5)
 
 

@@ -60,10 +60,10 @@ def greedy_search(model: SearchModel, src_ids: Tensor, src_mask: Tensor, max_len
     last = torch.full_like(src_ids[:, 0], BOS_ID)
     while sentences:
         log_probs, last = next_log_probs(model.advance(state, last)).max(-1)
-        numbers = torch.stack([log_probs, last.to(log_probs.dtype)]).tolist()  # each transfer waits for the GPU
-        refuse_nan(numbers[0])
+        best, tokens = torch.stack([log_probs, last.to(log_probs.dtype)]).tolist()  # each transfer waits for the GPU
+        refuse_nan(best)
         is_live = []
-        for sentence, log_prob, token in zip(sentences, numbers[0], map(int, numbers[1]), strict=True):
+        for sentence, log_prob, token in zip(sentences, best, map(int, tokens), strict=True):
             scores[sentence] += log_prob
             if token != EOS_ID:
                 ids[sentence].append(token)

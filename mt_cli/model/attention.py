@@ -98,9 +98,9 @@ class MultiHeadAttention(nn.Module):
         self, query: Tensor, key: Tensor, value: Tensor, mask: Mask = None, return_weights: bool = False
     ) -> tuple[Tensor, Tensor | None]:
         """query (B,T,D), key and value (B,S,D), mask broadcast to (B,H,T,S) -> output (B,T,D) and the weights (B,H,T,S)."""
-        first = (mask.queries.positions, mask.keys.positions) if isinstance(mask, PackedMask) else (0, 0)
-        query = self.split_heads(self.apply_positions(self.w_q(query), first[0]))  # (B,H,T,K)
-        key = self.split_heads(self.apply_positions(self.w_k(key), first[1]))  # (B,H,S,K)
+        at = (mask.queries.positions, mask.keys.positions) if isinstance(mask, PackedMask) else (0, 0)
+        query = self.split_heads(self.apply_positions(self.w_q(query), at[0]))  # (B,H,T,K)
+        key = self.split_heads(self.apply_positions(self.w_k(key), at[1]))  # (B,H,S,K)
         value = self.split_heads(self.w_v(value))  # (B,H,S,V)
         bias = None
         if self.positions is not None and self.positions.has_bias:
@@ -111,11 +111,11 @@ class MultiHeadAttention(nn.Module):
         output, weights = attend(query, key, value, mask, self.temperature, self.dropout, return_weights, bias=bias)
         return self.w_o(self.concat_heads(output)), weights
 
-    def apply_positions(self, x: Tensor, first: int | Tensor = 0) -> Tensor:
-        """Queries or keys (B,T,H*K), the first of T at position `first`, or all at positions (T) -> (B,T,H*K)."""
+    def apply_positions(self, x: Tensor, at: int | Tensor = 0) -> Tensor:
+        """Queries or keys (B,T,H*K) -> (B,T,H*K). `at`: the position of the first of T, or a tensor of all."""
         if self.positions is None:
             return x
-        return self.positions.apply_to_heads(x.unflatten(-1, (self.n_heads, -1)), first).flatten(-2)
+        return self.positions.apply_to_heads(x.unflatten(-1, (self.n_heads, -1)), at).flatten(-2)
 
     def split_heads(self, x: Tensor) -> Tensor:
         """(B,T,H*K) -> (B,H,T,K). The transpose matters: a view alone would mix positions into heads."""
@@ -136,7 +136,7 @@ class Packing(NamedTuple):
     positions: Tensor  # (N,): of each token in its sentence, counted from 0
     longest: int  # no sentence has more tokens
 
-    def numbers(self) -> Tensor:
+    def sentence_ids(self) -> Tensor:
         """(N,): which sentence each token belongs to."""
         tokens = torch.arange(len(self.positions), dtype=self.starts.dtype, device=self.starts.device)
         return torch.bucketize(tokens, self.starts[1:], right=True)
@@ -151,7 +151,7 @@ class PackedMask(NamedTuple):
 
     def dense(self) -> Tensor:
         """The same as a mask (N,M). True means "may be attended"."""
-        mask = self.queries.numbers()[:, None] == self.keys.numbers()
+        mask = self.queries.sentence_ids()[:, None] == self.keys.sentence_ids()
         return mask & (self.queries.positions[:, None] >= self.keys.positions) if self.is_causal else mask
 
 

@@ -25,7 +25,8 @@ def positions_of(config: ModelConfig) -> Positions:
 
 
 class Positions(nn.Module):
-    """No encoding at all, and the three methods of which a subclass overrides one. Tables are buffers that are not saved."""
+    """No encoding at all, and the three methods of which a subclass overrides one. Tables are buffers that are not saved.
+    Positions count from 0; the row of a position in a table of the embeddings is one more, as row 0 is for padding."""
 
     in_self_attention, in_cross_attention = False, False  # whether the two methods for attention are called there
     has_bias = False  # whether `bias` is one of them
@@ -34,17 +35,17 @@ class Positions(nn.Module):
         super().__init__()
         self.n_positions = n_positions  # the most tokens that a sentence may have
 
-    def add_to_tokens(self, tokens: Tensor, numbers: Tensor | int, scale: float) -> Tensor:
-        """The embeddings of tokens (...,D), times `scale`, with their positions added. `numbers` (...): 1 for a sentence's
+    def add_to_tokens(self, tokens: Tensor, rows: Tensor | int, scale: float) -> Tensor:
+        """The embeddings of tokens (...,D), times `scale`, with their positions added. `rows` (...): 1 for a sentence's
         first token, 2 for the next, and 0 for padding, to which nothing is added."""
         return tokens * scale
 
-    def apply_to_heads(self, x: Tensor, first: int | Tensor = 0) -> Tensor:
-        """Queries or keys (B,T,H,K), the first at position `first`, counted from 0, or all at positions (T) -> the same shape."""
+    def apply_to_heads(self, x: Tensor, at: int | Tensor = 0) -> Tensor:
+        """Queries or keys (B,T,H,K) -> the same shape. `at`: the position of the first, or those of all, a tensor."""
         return x
 
     def bias(self, queries: Tensor, keys: Tensor) -> Tensor:
-        """What is added to the scores of queries at positions (T) for keys at positions (S), counted from 0: (H,T,S), as in
+        """What is added to the scores of queries at positions (T) for keys at positions (S): (H,T,S), as in
         ALiBi (Press et al. 2022) or T5 (Raffel et al. 2020)."""
         raise NotImplementedError
 
@@ -57,9 +58,9 @@ class SinusoidPositions(Positions):
         self.table: Tensor  # (1 + n_positions, D)
         self.register_buffer("table", sinusoid_table(n_positions, d_model, first_position), persistent=False)
 
-    def add_to_tokens(self, tokens: Tensor, numbers: Tensor | int, scale: float) -> Tensor:
+    def add_to_tokens(self, tokens: Tensor, rows: Tensor | int, scale: float) -> Tensor:
         # One operation for product and sum: in a search, with one token at a time, each call counts.
-        return torch.add(self.table[numbers], tokens, alpha=scale)
+        return torch.add(self.table[rows], tokens, alpha=scale)
 
 
 class RotaryPositions(Positions):
@@ -80,8 +81,8 @@ class RotaryPositions(Positions):
         self.register_buffer("cosine", torch.cat((cosine, cosine), 1)[:, None], persistent=False)
         self.register_buffer("sine", torch.cat((-sine, sine), 1)[:, None], persistent=False)
 
-    def apply_to_heads(self, x: Tensor, first: int | Tensor = 0) -> Tensor:
-        here = slice(first, first + x.size(1)) if isinstance(first, int) else first
+    def apply_to_heads(self, x: Tensor, at: int | Tensor = 0) -> Tensor:
+        here = slice(at, at + x.size(1)) if isinstance(at, int) else at
         return x * self.cosine[here] + x.roll(x.size(-1) // 2, -1) * self.sine[here]
 
 

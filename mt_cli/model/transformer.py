@@ -40,8 +40,8 @@ class Embeddings(nn.Module):
     def forward(self, ids: Tensor, positions: Tensor | None = None) -> Tensor:
         """ids (B,T) -> (B,T,D). Positions (T) count from 0; by default tokens are counted, so padding has none."""
         is_token = ids != self.pad_id
-        numbers = is_token.cumsum(-1) * is_token if positions is None else positions + 1  # (B,T): 1, 2, 3, 0, 0
-        return self.norm(self.dropout(self.positions.add_to_tokens(self.token(ids), numbers, self.scale)))
+        rows = is_token.cumsum(-1) * is_token if positions is None else positions + 1  # (B,T): 1, 2, 3, 0, 0
+        return self.norm(self.dropout(self.positions.add_to_tokens(self.token(ids), rows, self.scale)))
 
     def at(self, ids: Tensor, position: int | Tensor) -> Tensor:
         """ids (B), all at one `position`, from 0, maybe a tensor (1) -> (B,D), without dropout: a step of a search."""

@@ -136,16 +136,16 @@ class DecoderLayer(Layer):
         self.cross_attention_norm = self._add_norm()
 
     def forward(
-        self, x: Tensor, memory: Tensor, src_mask: Mask, tgt_mask: Mask, return_weights: bool = False
+        self, x: Tensor, memory: Tensor, memory_mask: Mask, tgt_mask: Mask, return_weights: bool = False
     ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """x (B,T,D), memory (B,S,D), src_mask (B,1,1,S), tgt_mask (B,1,T,T) -> x (B,T,D) and, if `return_weights`, the
-        weights of self-attention (B,H,T,T) and of cross-attention (B,H,T,S)."""
+        """x (B,T,D), memory (B,S,D), memory_mask (B,1,1,S), tgt_mask (B,1,T,T) -> x (B,T,D) and, if `return_weights`,
+        the weights of self-attention (B,H,T,T) and of cross-attention (B,H,T,S)."""
         y = self.self_attention_norm.before(x)
         y, self_weights = self.self_attention(y, y, y, tgt_mask, return_weights)
         x = self.self_attention_norm.after(x, y)
 
         y = self.cross_attention_norm.before(x)
-        y, cross_weights = self.cross_attention(y, memory, memory, src_mask, return_weights)
+        y, cross_weights = self.cross_attention(y, memory, memory, memory_mask, return_weights)
         x = self.cross_attention_norm.after(x, y)
 
         y = self.feed_forward(self.feed_forward_norm.before(x))

@@ -119,14 +119,14 @@ class Transformer(nn.Module):
         return self.encoder_norm(x), all_weights if return_weights else []
 
     def decode(
-        self, tgt_in: Tensor, tgt_mask: Mask, memory: Tensor, src_mask: Mask, return_weights: bool = False
+        self, tgt_in: Tensor, tgt_mask: Mask, memory: Tensor, memory_mask: Mask, return_weights: bool = False
     ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
         """The hidden states (B,T,D) of all target positions at once and, if `return_weights`, each layer's weights of
         self-attention (B,H,T,T) and of cross-attention (B,H,T,S)."""
         positions = tgt_mask.queries.positions if isinstance(tgt_mask, PackedMask) else None
         x, self_weights, cross_weights = self.tgt_embeddings(tgt_in, positions), [], []
         for layer in self.decoder_layers:
-            x, own, cross = layer(x, memory, src_mask, tgt_mask, return_weights)
+            x, own, cross = layer(x, memory, memory_mask, tgt_mask, return_weights)
             self_weights.append(own)
             cross_weights.append(cross)
         hidden = self.decoder_norm(x) * self.projection_scale  # here instead of in `project`: the logits are far larger

@@ -36,8 +36,7 @@ class Positions(nn.Module):
         self.n_positions = n_positions  # the most tokens that a sentence may have
 
     def add_to_tokens(self, tokens: Tensor, rows: Tensor | int, scale: float) -> Tensor:
-        """The embeddings of tokens (...,D), times `scale`, with their positions added. `rows` (...): 1 for a sentence's
-        first token, 2 for the next, and 0 for padding, to which nothing is added."""
+        """The embeddings of tokens (...,D), times `scale`, plus their positions, given as `rows` (...); nothing for row 0."""
         return tokens * scale
 
     def apply_to_heads(self, x: Tensor, at: int | Tensor = 0) -> Tensor:

@@ -91,8 +91,8 @@ class Updates:
         )
         self._shape = packed_shape(dataset, batch_tokens, self.n_threads * ranks.n) if is_packed else None
         vocab_size, smoothing = state.model.projection.out_features, state.settings.label_smoothing
-        targets = make_batch(dataset, list(range(min(16, len(dataset))))).targets
-        targets = targets[: max(32, _TRIED_LOGITS // vocab_size)]
+        some = list(range(min(16, len(dataset))))
+        targets = make_batch(dataset, some).targets[: max(32, _TRIED_LOGITS // vocab_size)]
         strengths = {0.0, state.settings.r_drop}
         self.is_fused = all(is_fused_right(targets, vocab_size, smoothing, r_drop) for r_drop in strengths)
         # The definition picks rows by their targets: that waits for the GPU, which a recording may not.
@@ -130,8 +130,7 @@ class Updates:
         return Update(state.progress.step + 1, portion, losses, grad_norm)
 
     def _replayed_or_computed(self, batch: AnyBatch, n_passes: int) -> LossAndGradients:
-        """Loss and gradients of the network, summed over the target tokens of the batch. Valid until the next call: replaying
-        the CUDA graph overwrites them."""
+        """Loss and gradients, summed over target tokens. Valid until the next call: replaying the CUDA graph overwrites them."""
         device = self._state.model.device
         if self._recorder is None or not isinstance(batch, PackedBatch):
             return self._forward_backward(batch.to(device), n_passes)

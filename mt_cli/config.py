@@ -1,5 +1,6 @@
 """Every key of a config with its type, range, default and explanation, and below the keys of a section the rules between them. The
-string below a key explains it; `mt config` prints it, and editors show it. Without torch: mistakes are reported at once."""
+string below a key explains it; `mt config` prints it, and editors show it, as `mt config --json-schema` writes it into
+configs/schema.json. Without torch: mistakes are reported at once."""
 
 from __future__ import annotations
 
@@ -418,7 +419,7 @@ class ModelConfig(Section):
             yield "model.n_heads model.d_model", f"{width} does not split into {heads} heads; {fix}"
         if self.d_model % 2:
             yield "model.d_model", f"{width} is odd; positions are pairs of sine and cosine"
-        if self.positions != "sinusoid" and self.d_k % 2:
+        if self.positions.startswith("rotary") and self.d_k % 2:
             odd = f"model.positions '{self.positions}' turns pairs of a head's dimensions, which are {self.d_k}"
             yield "model.positions model.head_dim model.n_heads", f"{odd}; give an even model.head_dim"
         key, size = ("d_model", self.d_model) if self.positions == "sinusoid" else ("head_dim", self.d_k)

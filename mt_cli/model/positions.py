@@ -1,8 +1,9 @@
-"""Position encodings: how the network knows where a token stands. Only this file distinguishes one from another.
+"""Position encodings: how the network knows where a token stands.
 
 An encoding adds something to the embeddings, changes the queries and keys of attention, or adds a bias to its scores. A
-new one is a class here, a case in `positions_of`, and a name in `ModelConfig.positions`; exports refuse what they do not
-name.
+new one is a class here, a case in `positions_of`, and a name in `ModelConfig.positions`, below which the rules for sizes
+stand; exports refuse what they do not name. One module serves encoder, decoder and cross-attention. Matrices that it
+learns begin as all others do (Xavier), vectors as it makes them.
 
 Shapes: B sentences, T positions of queries, S of keys, D d_model, H heads, K head_dim.
 """
@@ -21,7 +22,9 @@ def positions_of(config: ModelConfig) -> Positions:
     """The encoding of a model: one module, which embeddings and attentions share."""
     if config.positions == "sinusoid":
         return SinusoidPositions(config.max_positions, config.d_model, config.first_position)
-    return RotaryPositions(config.max_positions, config.d_k, in_cross_attention=config.positions == "rotary_cross")
+    if config.positions.startswith("rotary"):
+        return RotaryPositions(config.max_positions, config.d_k, in_cross_attention=config.positions == "rotary_cross")
+    raise NotImplementedError(f"model.positions: {config.positions}")
 
 
 class Positions(nn.Module):

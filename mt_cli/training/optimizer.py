@@ -114,7 +114,8 @@ class Optimizer:
             torch._foreach_copy_(list(self.network.parameters()), list(self.model.parameters()))
 
 
-_EMBEDDINGS, _LAYERS = ("src_embeddings", "tgt_embeddings", "projection"), ("encoder", "decoder")
+_EMBEDDINGS = ("src_embeddings", "tgt_embeddings", "projection")
+_LAYERS = ("encoder", "decoder", "positions")
 _PARTS = {"embeddings": _EMBEDDINGS, "all_but_embeddings": _LAYERS}  # how their names begin
 
 

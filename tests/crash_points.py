@@ -29,6 +29,7 @@ from typing import Any, NoReturn
 MISHAPS = ["killed", "torn", "data lost", "names lost", "full disk", "SIGTERM", "SIGINT"]
 EXIT_CODE = 137
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
+_UNNAMED = getattr(os, "O_TMPFILE", -1)  # a file without a name, with which filelock tries what the file system can do
 
 
 class CrashPoints:
@@ -129,7 +130,9 @@ class CrashPoints:
             self._is_own = False
 
     def _on_open(self, path: Any, mode: str | None, flags: int) -> None:
-        if not flags & _WRITING or isinstance(path, int) or os.fspath(path).startswith("/dev/"):
+        if not flags & _WRITING or flags & _UNNAMED == _UNNAMED:
+            return
+        if isinstance(path, int) or os.fspath(path).startswith("/dev/"):
             return
         self.change("open")
         # Whatever writes without `open` would be a change that nobody counts.

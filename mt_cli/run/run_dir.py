@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from filelock import FileLock, Timeout
 from pydantic import ConfigDict, TypeAdapter
@@ -32,8 +32,10 @@ from mt_cli.files import (
     write_bytes,
     write_text,
 )
-from mt_cli.run.logs import RunLogs
 from mt_cli.run.manifest import Made, Manifest
+
+if TYPE_CHECKING:
+    from mt_cli.run.logs import RunLogs
 
 RUNS = Path("runs")  # where `mt train` puts a run, relative to where it is started
 _STEP_NAME = re.compile(r"^step-\d{6,}\.pt$")
@@ -47,7 +49,6 @@ class RunDir:
         self.provenance_file = path / "provenance.json"
         self.metrics_file = path / "metrics.jsonl"
         self.timing_file = path / "timing.jsonl"
-        self.logs = RunLogs(self.metrics_file, self.timing_file)
         self.estimate_file = path / "estimate.json"
         self.checkpoints = path / "checkpoints"
         self.back = path / "back"
@@ -69,6 +70,12 @@ class RunDir:
     @cached_property
     def manifest(self) -> Manifest:
         return Manifest(self.path, is_trained=bool(self.steps()))
+
+    @cached_property
+    def logs(self) -> RunLogs:
+        from mt_cli.run.logs import RunLogs  # here, as translating does not need it
+
+        return RunLogs(self.metrics_file, self.timing_file)
 
     def load_config(self) -> Config:
         """Before the first checkpoint, the keys that were not given are open."""

@@ -1,12 +1,14 @@
 """A run directory that was edited, damaged, cut or made by a stranger: it is refused by name, or continued as it was."""
 
 import contextlib
+import errno
 import os
 import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from tiny_trainer import options
@@ -115,3 +117,12 @@ def test_a_pipe_in_place_of_any_file_of_a_run_is_refused_or_replaced_at_once(mt,
     with within(30):
         assert mt("translate", "run", "test.en").code == 0
         assert mt(*train).code == 0
+
+
+def test_a_full_disk_and_one_without_locks_are_told(tiny, mt, monkeypatch):
+    free = "cannot write run: No space left on device; free space and run the same command again"
+    other = "run: its disk has no locks of files; choose another --run-dir"
+    for error, told in ((OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), free), (NotImplementedError(), other)):
+        monkeypatch.setattr("filelock.FileLock.acquire", Mock(side_effect=error))
+        answer = mt("train", "tiny.yaml", "--run-dir", "run")
+        assert (answer.code, answer.said) == (1, [f"error: {told}"])

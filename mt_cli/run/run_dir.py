@@ -24,6 +24,7 @@ from mt_cli.data.spelling import Spelling, Spellings, respelled
 from mt_cli.data.tokenizer import Tokenizer, tag_of
 from mt_cli.errors import CheckpointError, RunDirError, UsageError, as_typed
 from mt_cli.files import (
+    cannot_write,
     make_folder,
     open_inside,
     read_inside,
@@ -182,9 +183,10 @@ def locked(folder: Path) -> Iterator[None]:
         who = owner.read_text(encoding="utf-8", errors="replace") if owner.exists() else "another process"
         who = " ".join(who.split())[:80]
         raise RunDirError(f"{folder} is in use ({who}); wait for it, or choose another --run-dir") from None
-    except (OSError, NotImplementedError) as error:  # the latter from a disk without locks
-        reason = getattr(error, "strerror", None) or "its disk knows no locks of files"
-        raise RunDirError(f"{folder}: {reason}; choose another --run-dir") from None
+    except OSError as error:
+        raise cannot_write(folder, error) from None
+    except NotImplementedError:
+        raise RunDirError(f"{folder}: its disk has no locks of files; choose another --run-dir") from None
     try:
         for orphan in (*folder.glob(".tmp-*"), *(folder / "checkpoints").glob(".tmp-*")):
             if not orphan.is_dir():  # a folder belongs to an export, which may still be writing

@@ -8,10 +8,12 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from functools import reduce
+from heapq import nsmallest
 from itertools import islice
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
+from zlib import crc32
 
 from mt_cli.config import Config, Corpus, are_one_table, is_memory, is_table
 from mt_cli.config_file import config_of, load_config
@@ -346,13 +348,15 @@ class _Text(NamedTuple):
 def _read(files: Sequence[Path], languages: Languages) -> _Text:
     names = [str(file) for file in files]
     columns = ",".join(languages) if len(names) == 1 and is_memory(names[0]) else None
-    pairs = read_raw_pairs(names, columns, "skip", CorpusReport())
-    sample = [(normalize(one.src), normalize(one.tgt)) for one in islice(pairs, _N_SAMPLED)]
-    kept = [pair for pair in sample if all(pair)]
+    report = CorpusReport()
+    pairs = read_raw_pairs(names, columns, "skip", report)
+    # Chosen by what they say, so that a shuffled copy is recognized; and the first, as an example.
+    sample = nsmallest(_N_SAMPLED, pairs, key=lambda one: (one.line > 1, crc32(f"{one.src}\t{one.tgt}".encode())))
+    sample.sort(key=lambda one: one.line)
+    kept = [pair for pair in ((normalize(one.src), normalize(one.tgt)) for one in sample) if all(pair)]
     if not kept:
         raise DataError(f"{names[0]}: no pair with text on both sides; give a sentence on each line")
-    n_pairs = len(sample) + sum(1 for _ in pairs)
-    return _Text(names, n_pairs, ([src for src, _ in kept], [tgt for _, tgt in kept]), {})
+    return _Text(names, report.n_pairs, ([src for src, _ in kept], [tgt for _, tgt in kept]), {})
 
 
 def _models(text: _Text, languages: Languages) -> dict[str, "CharacterModel"]:

@@ -292,6 +292,8 @@ def test_mt_check_prints_all_sets_and_writes_what_it_would_drop(mt, aligned, tmp
     assert report["dropped"] == [[201, "repeated"]] and report["n_distinct"] == 200
     assert {"too_few", "repeated"} == {finding["kind"] for finding in report["findings"]}
     assert mt("check", *corpus(PLAIN[:5])).code == 1
+    wanted = [part for file in corpus(PLAIN[50:], "own") for part in ("--in-domain", file)]
+    assert json.loads(mt("check", *corpus(PLAIN[:50]), *wanted, "--json").out)["n_pairs"] == 200, "with those of it"
     dev, test = corpus([*DEV, ("The ŵ", "Der mann")], "dev"), corpus(PLAIN, "test")
     options = ["--dev", dev[0], "--dev", dev[1], "--test", test[0], "--test", test[1]]
     command = ["check", *corpus([*PLAIN, PLAIN[3]]), *options, "--dropped", tmp_path / "dropped.tsv"]

@@ -69,6 +69,16 @@ def test_a_folder_is_read_by_its_names_and_what_is_wrong_in_it_is_named_and_left
         read_config([folder])
 
 
+def test_a_shuffled_copy_is_left_aside_also_where_only_some_pairs_are_looked_at(folder, said, monkeypatch):
+    monkeypatch.setattr("mt_cli.corpus_config._N_SAMPLED", 100)
+    news = [[*(folder / f"news.{code}").read_text().splitlines()] for code in ("es", "gn")]
+    order = random.Random(1).sample(range(300), 300)
+    write(folder, "copy", **{code: [side[i] for i in order] for code, side in zip(("es", "gn"), news, strict=True)})
+    files = [folder / f"{name}.{code}" for name in ("news", "bible", "copy") for code in ("es", "gn")]
+    assert [Path(one.files[0]).stem for one in read_config(files).data.corpora] == ["news", "bible"]
+    assert any("copy.gn: left aside, the same text as" in line for line in said())
+
+
 def test_text_alone_in_another_language_is_refused_by_file_and_line(folder):
     write(folder, "wiki", gn=[*lines("gn", 10, 5), *lines("es", 50, 6)])
     news = [folder / "news.es", folder / "news.gn"]

@@ -19,6 +19,7 @@ def check(
     columns: options.ColumnsOption = None,
     dev: options.DevOption = None,
     test: options.TestOption = None,
+    in_domain: options.InDomainOption = None,
     overrides: options.SettingsOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON: 100 examples of a fault instead of 3.")] = False,
     dropped: Annotated[
@@ -32,7 +33,8 @@ def check(
     """
     if dropped is not None and dropped.exists():
         raise UsageError(f"{dropped}: File exists; choose another --dropped")
-    pairs = read_config(corpus, src_lang, tgt_lang, columns, dev, test, overrides or []).data.directions
+    settings = overrides or []
+    pairs = read_config(corpus, src_lang, tgt_lang, columns, dev, test, settings, in_domain=in_domain).data.directions
     if len(pairs) > 1 and dropped is not None:
         raise UsageError("--dropped is for one language pair; give its two files in place of the config")
     options.catch_ctrl_c()

@@ -44,6 +44,7 @@ RobustnessOption = Annotated[bool, Option("--robustness", help=_OF_ROBUSTNESS)]
 # Of a corpus.
 _CODE = "where no name tells it or a memory has several"
 _TWICE = "a table, or given twice, for source and target"
+_OF_DOMAIN = f"Pairs of the kind that will be translated, read more often, most in the last phase: {_TWICE}."
 _OF_TGT_LANG = f"Language code of the target, {_CODE}. A folder needs it."
 _CORPUS = Argument(
     metavar="CORPUS...",
@@ -56,6 +57,7 @@ SrcLangOption = Annotated[Text, Option(help=f"Language code of the source, {_COD
 TgtLangOption = Annotated[Text, Option("--tgt-lang", "--to", help=_OF_TGT_LANG)]
 ColumnsOption = Annotated[Text, Option(help="Source and target of a table, by number or name: 1,3 or es,gn.")]
 DevOption = Annotated[Files, Option("--dev", help=f"The dev set: {_TWICE}. Default: held out.")]
+InDomainOption = Annotated[Files, Option(metavar="FILE", help=_OF_DOMAIN)]
 TestOption = Annotated[Files, Option("--test", help=f"A test set for `mt evaluate`: {_TWICE}.")]
 
 

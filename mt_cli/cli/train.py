@@ -35,9 +35,6 @@ _OF_CORRECTIONS = "In place of CORPUS: what people corrected in translations of 
 _OF_EXTENDED = "With --from: add subwords of this corpus to its tokenizer."
 _OF_MONOLINGUAL = "Text to learn from by back-translation; repeatable. At least one file in the target language."
 _OF_WORDS = "Words and short phrases to learn: a table, or given twice, for source and target."
-_OF_DOMAIN = (
-    "Pairs of the kind that will be translated, read more often, most in the last phase: a table, or given twice."
-)
 _OF_SET = "Replace a value of the config; repeatable. KEY=A,B trains a run for each value, then compares them."
 _OF_RUN_DIR = "Where the run lives. Default: runs/ and the languages, or the name of the table or config."
 
@@ -56,7 +53,7 @@ def train(
     extend_vocabulary: Annotated[bool, Option("--extend-vocabulary", help=_OF_EXTENDED)] = False,
     monolingual: Annotated[options.Files, Option(metavar="FILE", help=_OF_MONOLINGUAL)] = None,
     words: Annotated[options.Files, Option(metavar="FILE", help=_OF_WORDS)] = None,
-    in_domain: Annotated[options.Files, Option(metavar="FILE", help=_OF_DOMAIN)] = None,
+    in_domain: options.InDomainOption = None,
     overrides: Annotated[list[str] | None, Option("--set", metavar="KEY=VALUE", help=_OF_SET)] = None,
     run_dir: Annotated[Path | None, Option(help=_OF_RUN_DIR)] = None,
 ) -> int:

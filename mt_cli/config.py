@@ -531,6 +531,11 @@ class DecodingConfig(Section):
     """Never write the same sequence of this many tokens twice in a translation. 3 or 4 end loops; 0: no limit."""
     sample: bool = False
     """Draw each token by its probability instead of searching for the best translation."""
+    mbr: int = Field(0, ge=0, le=1000)
+    """Number of samples, of which the translation is the one most like all of them in chrF (minimum Bayes risk decoding). 16, with a
+    temperature of 0.5, suit a model that has learnt little. 0: none."""
+    mbr_recall: float = Field(2.0, ge=0.1, le=10)
+    """How often that chrF counts recall for each time that it counts precision. More gives longer translations."""
     temperature: float = Field(1.0, ge=1e-6, le=100)
     """How adventurous sampling is: below 1 likely tokens become likelier, above 1 all become more alike."""
     top_k: int = Field(0, ge=0)
@@ -544,18 +549,26 @@ class DecodingConfig(Section):
 
     def contradictions(self) -> Iterator[Contradiction]:
         beam, best, batch = "decoding.beam_size", "decoding.n_best", "decoding.batch_size"
+        if self.sample and self.mbr:
+            yield "decoding.sample decoding.mbr", "decoding.sample and decoding.mbr are two searches; leave out one"
         if not self.sample and self.n_best > self.beam_size:
             yield f"{best} {beam}", f"{best} {self.n_best} is more than {beam} {self.beam_size}; raise the latter"
         if not self.sample and self.beam_size * (self.batch_size or 0) > 100_000:  # more exhaust memory for no speed
             product = f"{batch} {self.batch_size} times {beam} {self.beam_size}"
             yield f"{batch} {beam}", f"{product} is more than 100,000 sentences; lower one"
 
+    @property
+    def draws(self) -> bool:
+        """Whether tokens are drawn by their probability."""
+        return self.sample or self.mbr > 0
+
     def keys_without_effect(self) -> dict[str, str]:
         """The keys that the others switch off: key -> the only searches that use it."""
         length_keys = ("length_normalization", "length_penalty")
-        if self.sample:
-            return dict.fromkeys(("beam_size", *length_keys), "a search without sampling")
-        unused = dict.fromkeys(("temperature", "top_k", "top_p", "seed"), "sampling")
+        if self.draws:
+            keys = ("beam_size", *length_keys, *(["mbr", "mbr_recall"] if self.sample else []))
+            return dict.fromkeys(keys, "a search without sampling")
+        unused = dict.fromkeys(("temperature", "top_k", "top_p", "seed"), "sampling") | {"mbr_recall": "--mbr"}
         return unused | (dict.fromkeys(length_keys, "a beam") if self.beam_size == 1 else {})
 
 

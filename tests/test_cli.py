@@ -89,9 +89,10 @@ def test_help_has_every_key_of_decoding_and_each_mistake_is_known(mt):
         for key in DecodingConfig.model_fields:
             assert (f"  --{key.replace('_', '-')} " in text) == (command == "translate" or key != "n_best"), key
     for given_keys, unused in (
-        ({}, {"temperature", "top_k", "top_p", "seed", "length_penalty", "length_normalization"}),
-        ({"beam_size": 2}, {"temperature", "top_k", "top_p", "seed"}),
-        ({"sample": True}, {"beam_size", "length_penalty", "length_normalization"}),
+        ({}, {"mbr_recall", "temperature", "top_k", "top_p", "seed", "length_penalty", "length_normalization"}),
+        ({"beam_size": 2}, {"mbr_recall", "temperature", "top_k", "top_p", "seed"}),
+        ({"sample": True}, {"beam_size", "mbr", "mbr_recall", "length_penalty", "length_normalization"}),
+        ({"mbr": 9}, {"beam_size", "length_penalty", "length_normalization"}),
     ):
         assert set(DecodingConfig(**given_keys).keys_without_effect()) == unused
     both = read_search_options({"beam_size": 3}, ["decoding.beam_size=4", "decoding.max_length_ratio=null"])

@@ -105,6 +105,7 @@ CONTRADICTIONS = [
     ("training:\n  schedule: noam\n  warmup_steps: 0\n", 8, "training.schedule 'noam' needs training.warmup_steps"),
     ("training:\n  extend_vocabulary: true\n", 7, "training.extend_vocabulary adds to the tokenizer of another run"),
     ("decoding:\n  n_best: 3\n", 7, "decoding.n_best 3 is more than decoding.beam_size 1"),
+    ("decoding:\n  sample: true\n  mbr: 9\n", 7, "decoding.sample and decoding.mbr are two searches"),
     ("  monolingual: {tgt: a.de, src: a.en, back: r}\nmodel: {d_model: 64}\n", 6, "data.monolingual.src is for a reverse model"),
 ]  # fmt: skip
 NO_CONFIG = [

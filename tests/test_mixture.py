@@ -115,7 +115,8 @@ def test_files_stand_two_by_two_and_the_best_search_has_the_right_length():
     ):
         grouped([paths[0], paths[3], paths[1], paths[4]])
     greedy, beam, long = Tried({"beam_size": 1}, 22.0, 0.97), Tried({"beam_size": 5}, 23.0, 1.09), Tried({}, 25.0, 1.3)
-    assert best_of([greedy, beam, long]) is beam
+    much = Tried({}, 24.0, 1.0, ter=112.0)
+    assert best_of([greedy, beam, long, much]) is beam and much.is_long and not greedy.is_long
     assert best_of([long, Tried({}, 26.0, 0.6)]) is long, "the nearest, where none is right"
 
 
@@ -159,6 +160,7 @@ def test_verses_of_the_dev_set_in_another_language_are_not_learnt_and_the_search
     limits = [(), ("--max-length-ratio", limit), ("--max-length-ratio", 9)]
     usual, limited, longer = (mt("translate", run.path, *more, stdin=b"aeio " * 20).out for more in limits)
     assert usual == limited and len(usual) < len(longer)
+    assert "of 16 samples the one most like all, recall 1.25, at most " in said, "as it is weak"
     assert "beam of 5, penalty 1.2: " in said and "beam of 5, penalty 0.8: " in said, "halved"
     by_hand = written.replace("beam_size: ", "beam_size: 3 # ")
     run.config_file.write_text(by_hand)

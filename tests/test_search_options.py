@@ -12,11 +12,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from sacrebleu.metrics import CHRF
 
 from mt_cli.data.batching import source_batch
 from mt_cli.decoding.beam import Constraints, beam_search
 from mt_cli.decoding.ensemble import Ensemble, token_scores
-from mt_cli.decoding.sampling import draw, sample
+from mt_cli.decoding.sampling import draw, likeness, sample
 from mt_cli.decoding.search import Searcher
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import CheckpointError, UsageError
@@ -196,6 +199,38 @@ def test_a_line_that_comes_again_is_searched_once_unless_it_is_sampled(translato
     translator.translations(lines, ["", "", "", "die", ""])
     translator.translations(lines, sample=True)
     assert asked == [2, 3, 4]
+
+
+@given(st.lists(st.text("aab c", max_size=12), min_size=1, max_size=5))
+def test_texts_are_as_alike_as_sacrebleu_says(texts):
+    for beta in (1, 2, 3):
+        metric = CHRF(beta=beta)
+        expected = [[metric.sentence_score(text, [other]).score for other in texts] for text in texts]
+        np.testing.assert_allclose(100 * likeness(texts, beta), expected, atol=1e-6)
+
+
+def test_the_sample_that_is_most_like_all_is_the_translation(translator, monkeypatch):
+    drawn, options = list[str](), {"mbr": 12, "mbr_recall": 3, "temperature": 4.0}
+
+    def recorded(*arguments):
+        found = sample(*arguments)
+        drawn.append(translator.tokenizer.decode_tgt(found[0].ids))
+        return found
+
+    monkeypatch.setattr("mt_cli.decoding.search.sample", recorded)
+    first, again = translator.translations(["the red cat sees a dog"] * 2, n_best=12, **options)
+    assert len(drawn) == 12 and first.texts == again.texts, "a line has one translation wherever it stands"
+    score = CHRF(beta=3).sentence_score
+    risk = {text: -sum(score(text, [other]).score for other in drawn) for text in drawn}
+    assert first.texts == sorted(risk, key=lambda text: (round(risk[text], 6), drawn.index(text)))
+    assert len(first.texts) > 5 and first.texts[0] != drawn[0]
+    assert translator.translate(["cat"], **options) != translator.translate(["cat"], seed=2, **options)
+    greedy, terms = translator.translate(["cat"]), {"cat": "Katzentier"}
+    assert (
+        translator.settings(beam_size=1, n_best=1).mbr == 0
+        and translator.translate(["cat"], mbr=3, temperature=0.01) == greedy
+    )
+    assert "Katzentier" in translator.translate(["cat"], glossary=terms, strict_terms=True, **options)[0]
 
 
 def test_n_best_is_what_moses_prints_and_json_has_the_same(mt, trained_run):

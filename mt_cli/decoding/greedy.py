@@ -1,6 +1,6 @@
 """Greedy search: at every step the most probable next token. A beam of one must equal it.
 
-Shapes: B sentences, S source length, V vocabulary.
+Shapes: B sentences, R rows that are not yet complete, S source length, V vocabulary.
 """
 
 import math
@@ -50,20 +50,34 @@ def refuse_nan(log_probs: Iterable[float]) -> None:
         raise CheckpointError("the model computes values that are not finite; choose an earlier checkpoint")
 
 
-@torch.inference_mode()
+class Choose(Protocol):
+    def __call__(self, log_probs: Tensor, sentences: list[int], ids: list[list[int]]) -> Tensor:
+        """The next token of each row of log_probs (R,V), which belongs to one of `sentences` and has its `ids` so far."""
+
+
 def greedy_search(model: SearchModel, src_ids: Tensor, src_mask: Tensor, max_lengths: list[int]) -> list[Hypothesis]:
     """One hypothesis for each sentence of src_ids (B,S), of at most its own `max_lengths` tokens."""
+    return left_to_right(model, src_ids, src_mask, max_lengths, lambda log_probs, *_: log_probs.argmax(-1))
+
+
+@torch.inference_mode()
+def left_to_right(
+    model: SearchModel, src_ids: Tensor, src_mask: Tensor, max_lengths: list[int], choose: Choose
+) -> list[Hypothesis]:
+    """As `greedy_search`, with the token that `choose` takes at each step."""
     state = model.start(src_ids, src_mask, max(max_lengths))
     ids: list[list[int]] = [[] for _ in max_lengths]
     scores = [0.0] * len(max_lengths)
     sentences = list(range(len(max_lengths)))  # the one that each row of the state belongs to
     last = torch.full_like(src_ids[:, 0], BOS_ID)
     while sentences:
-        log_probs, last = next_log_probs(model.advance(state, last)).max(-1)
-        best, tokens = torch.stack([log_probs, last.to(log_probs.dtype)]).tolist()  # each transfer waits for the GPU
-        refuse_nan(best)
+        log_probs = next_log_probs(model.advance(state, last))
+        last = choose(log_probs, sentences, [ids[sentence] for sentence in sentences])
+        found = log_probs.gather(1, last[:, None])[:, 0]
+        found, tokens = torch.stack([found, last.to(found.dtype)]).tolist()  # each transfer waits for the GPU
+        refuse_nan(found)
         is_live = []
-        for sentence, log_prob, token in zip(sentences, best, map(int, tokens), strict=True):
+        for sentence, log_prob, token in zip(sentences, found, map(int, tokens), strict=True):
             scores[sentence] += log_prob
             if token != EOS_ID:
                 ids[sentence].append(token)
@@ -74,8 +88,8 @@ def greedy_search(model: SearchModel, src_ids: Tensor, src_mask: Tensor, max_len
             rows = torch.tensor(kept, dtype=torch.long, device=last.device)
             state.select(rows)
             last = last[rows]
-    found = zip(ids, scores, max_lengths, strict=True)
-    return [Hypothesis(own, score, len(own) < limit) for own, score, limit in found]
+    ended = zip(ids, scores, max_lengths, strict=True)
+    return [Hypothesis(own, score, len(own) < limit) for own, score, limit in ended]
 
 
 def live_rows(is_live: list[bool]) -> list[int]:

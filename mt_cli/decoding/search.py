@@ -1,4 +1,4 @@
-"""The search that the settings ask for: greedy, beam or sampling. A new option is a key of
+"""The search that the settings ask for: greedy, beam, samples or the most usual one of them. A new option is a key of
 `DecodingConfig`, and its use: in `Constraints` (beam.py) for what the next token may be, in `length_penalty` and
 `Finished` for how hypotheses are ranked, in `draw` (sampling.py) for how a token is drawn. `Searcher.search_batch` hands it on.
 
@@ -23,7 +23,7 @@ from mt_cli.data.batching import source_batch
 from mt_cli.data.tokenizer import Tokenizer
 from mt_cli.decoding.beam import Constraints, beam_search
 from mt_cli.decoding.greedy import Hypothesis, SearchModel, greedy_search
-from mt_cli.decoding.sampling import sample
+from mt_cli.decoding.sampling import likeness, sample
 from mt_cli.decoding.terms import TERM_WIDTH, Phrase, TermBeams
 from mt_cli.errors import UsageError
 
@@ -33,18 +33,20 @@ class Request(NamedTuple):
 
     src_ids: tuple[int, ...]
     prefix: tuple[int, ...]
-    seed: tuple[int, ...]  # () where nothing is sampled
+    seed: tuple[int, ...]  # of what is drawn
     max_length: int  # tokens
     symbols: tuple[int, ...] = ()  # ids that the translation has, each once
     terms: tuple[Phrase, ...] = ()  # that it has as often as they stand here
 
 
 def adapted_settings(defaults: DecodingConfig, options: dict[str, Any], vocab_size: float = math.inf) -> DecodingConfig:
-    """`defaults`, in which `options` replace values. They also adapt what they contradict: a beam size turns sampling off
-    and limits `n_best`; `n_best` widens the beam. Raises UsageError with a line for every problem."""
+    """`defaults`, in which `options` replace values. They also adapt what they contradict: beam, sampling and `mbr` turn
+    each other off, a beam size limits `n_best`, and `n_best` widens the beam. Raises UsageError with a line for every problem."""
     options = dict(options)
-    if "beam_size" in options:
+    if {"beam_size", "mbr"} & options.keys():
         options.setdefault("sample", False)
+    if {"beam_size", "sample"} & options.keys():
+        options.setdefault("mbr", 0)
     if isinstance(n_best := options.get("n_best"), int):
         if not options.get("sample", defaults.sample):
             options.setdefault("beam_size", max(n_best, defaults.beam_size))
@@ -114,13 +116,16 @@ class Searcher:
         if settings.min_length or settings.no_repeat_ngram or any(prefixes) or any(symbols):
             spans = tuple(self.tokenizer.symbol_ids.values())
             constraints = Constraints(settings.min_length, settings.no_repeat_ngram, prefixes, symbols, spans)
-        if settings.sample:
+        if settings.sample or (settings.mbr and not any(terms)):
             narrowing = settings.temperature, settings.top_k, settings.top_p, constraints
             samples = [
                 sample(self.search_model, src_ids, src_mask, limits, [(*one.seed, n) for one in batch], *narrowing)
-                for n in range(settings.n_best)
+                for n in range(settings.mbr or settings.n_best)
             ]
-            return [list(hypotheses) for hypotheses in zip(*samples, strict=True)]
+            found = [list(hypotheses) for hypotheses in zip(*samples, strict=True)]
+            if settings.mbr:
+                found = [self._by_likeness(one, settings.mbr_recall)[: settings.n_best] for one in found]
+            return found
         beam_size, beams = settings.beam_size, None
         if any(terms):
             beam_size = max(beam_size, TERM_WIDTH)
@@ -130,3 +135,11 @@ class Searcher:
         # Greedy search has no penalty either.
         ranking = settings.length_penalty if beam_size > 1 else 0.0, settings.length_normalization
         return beam_search(self.search_model, src_ids, src_mask, limits, beam_size, *ranking, constraints, beams)
+
+    def _by_likeness(self, samples: list[Hypothesis], beta: float) -> list[Hypothesis]:
+        """The different ones, that first which is most like all samples (Kumar and Byrne 2004; Eikema and Aziz 2020)."""
+        texts = [self.tokenizer.decode_tgt(one.ids) for one in samples]
+        expected, found = likeness(texts, beta).mean(1), dict[str, Hypothesis]()
+        for i in (-expected).argsort(kind="stable").tolist():
+            found.setdefault(texts[i], samples[i])
+        return list(found.values())

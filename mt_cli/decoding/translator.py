@@ -181,7 +181,7 @@ def _requests(
                 raise UsageError(f"line {line + 1}: {found}; shorten it")
         for number, part in enumerate(source.parts):
             own = tuple(prefix) if number == 0 else ()  # only the first part of a split line begins with its prefix
-            seed = (settings.seed, line, number) if settings.sample else ()
+            seed = (settings.seed, line, number) if settings.sample else (settings.seed,)
             length = translator.max_length(len(part.ids), settings, len(own))
             yield Request(part.ids, own, seed, length, tokenizer.symbols_in(part.text))
 
@@ -194,7 +194,8 @@ def _with_phrases(
         raise UsageError("strict terms need a beam search; leave out --sample or the glossary")
     tokenizer, most = translator.tokenizer, translator.n_positions - 1
     chosen = [i for i, part in enumerate(parts) if part.terms]
-    greedy = translator.search([requests[i] for i in chosen], settings.model_copy(update={"beam_size": 1, "n_best": 1}))
+    plain = settings.model_copy(update={"beam_size": 1, "n_best": 1, "mbr": 0})
+    greedy = translator.search([requests[i] for i in chosen], plain)
     translated = [(parts[i], one.ids or [EOS_ID]) for i, [one] in zip(chosen, greedy, strict=True)]
     for i, firsts in zip(chosen, usual_firsts(translated, tokenizer, translator.model), strict=True):
         terms = phrases_of(parts[i].terms, firsts, tokenizer)

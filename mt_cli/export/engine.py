@@ -56,7 +56,7 @@ class CTranslate2Translator(Translator):
         needed["length_normalization"] = "average"
         if settings.length_penalty == 0:
             needed["length_penalty"] = 1.0
-        unused = settings.model_copy(update={"sample": False}).keys_without_effect()
+        unused = settings.model_copy(update={"sample": False, "mbr": 0}).keys_without_effect()
         wrong = {key: value for key, value in needed.items() if key not in unused and value != getattr(settings, key)}
         if wrong:
             needs = " ".join(f"--set decoding.{key}={str(value).lower()}" for key, value in wrong.items())

@@ -142,7 +142,7 @@ class Translators:
         on with a beam search when nothing can win any more, and then takes twice our time. So `auto` is CTranslate2 for
         the former."""
         search, is_auto = parts[2].decoding, self._engine == "auto"
-        is_greedy = search.beam_size == 1 and not search.sample
+        is_greedy = search.beam_size == 1 and not search.draws
         is_possible = self.device.type == "cpu" and importlib.util.find_spec("ctranslate2") is not None
         if self._engine != "mt" and (not is_auto or (is_greedy and is_possible)):
             from mt_cli.export.engine import CTranslate2Translator, Int8Translator

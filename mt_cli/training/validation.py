@@ -3,7 +3,7 @@ searches."""
 
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ from mt_cli.decoding.translator import Translator
 from mt_cli.display import shortened
 from mt_cli.errors import CheckpointError, Interrupted, RunDirError, TrainingError
 from mt_cli.evaluation.baselines import judge
-from mt_cli.evaluation.metrics import bleu_tokenizer, count_texts, mean_loss, perplexity
+from mt_cli.evaluation.metrics import bleu_tokenizer, count_texts, mean_loss, perplexity, ter_of
 from mt_cli.files import sha256_of_file
 from mt_cli.run.manifest import Made
 from mt_cli.run.run_dir import RunDir
@@ -27,11 +27,18 @@ log = logging.getLogger(__name__)
 _COLUMNS = 80  # of a terminal
 _MAX_LINES = 200  # of each dev set
 _LENGTHS = 0.9, 1.1  # of all translations together, in characters of the references
-# The usual one suits good models; after it others are tried, until translations are no longer too long or too short.
-_LEAST_PENALTY, _USUAL_PENALTY, _MOST_PENALTY = 0.4, 1.2, 2.0
-_N_PENALTIES = 4
+_MOST_TER = 110  # more words would have to be changed than the references have: too much is written
+_BEAM: dict[str, Any] = {"beam_size": 5, "length_normalization": "average"}
+# What makes translations longer: after the usual value others are tried, until they are no longer too long or too short.
+_PENALTIES, _RECALL = (0.4, 1.2, 2.0), (1.0, 2.0, 5.0)
+_N_VALUES = 4
 _MARGIN = 1.2  # of the usual length of translations, where a limit has to end them
-_DEFAULTS: dict[str, Any] = {"n_best": 1, "max_length_ratio": None, "min_length": 0, "sample": False}
+_WEAK = 40  # chrF1: above it a beam finds what the samples have in common, four times as fast
+_SAMPLES: dict[str, Any] = {"mbr": 16, "temperature": 0.5}
+_DEFAULTS: dict[str, Any] = {
+    "n_best": 1, "max_length_ratio": None, "min_length": 0, "sample": False, "mbr": 0, "mbr_recall": 2.0,
+    "temperature": 1.0,
+}  # fmt: skip
 _SEARCHED = ("beam_size", "length_normalization", "length_penalty", *_DEFAULTS)
 
 
@@ -110,17 +117,24 @@ class Tried(NamedTuple):
     options: dict[str, Any]
     score: float  # chrF1, mean of the language pairs
     length: float  # of the translations, in lengths of the references
+    ter: float = 0.0  # the highest of the language pairs; 0 without words between spaces
 
     @property
     def is_fit(self) -> bool:
-        return _LENGTHS[0] <= self.length <= _LENGTHS[1]
+        return _LENGTHS[0] <= self.length <= _LENGTHS[1] and self.ter < _MOST_TER
+
+    @property
+    def is_long(self) -> bool:
+        return self.length > 1 or self.ter >= _MOST_TER
 
     def __str__(self) -> str:
         ratio = self.options.get("max_length_ratio")
         limit = f", at most {ratio:g} tokens for one" if ratio else ""
         beam = f"beam of {self.options['beam_size']}, penalty {self.options.get('length_penalty', 0):g}"
         search = "greedy" if self.options["beam_size"] == 1 else beam
-        return f"{search}{limit}: {self.score:.1f}, {self.length:.2f} times as long"
+        if n := self.options.get("mbr"):
+            search = f"of {n} samples the one most like all, recall {self.options['mbr_recall']:g}"
+        return f"{search}{limit}: {self.score:.1f}, {self.length:.2f} times as long, TER {self.ter:.0f}"
 
 
 def best_of(tried: Sequence[Tried]) -> Tried:
@@ -156,33 +170,41 @@ def keep_search(run: RunDir, pairs: Sequence[PreparedPair], check: Callable[[int
 
 
 def _choice(run: RunDir, config: Config, pairs: Sequence[PreparedPair], check: Callable[[int], None]) -> Made:
-    device, metric = config.training.device, CHRF(beta=1)
+    device, chrf = config.training.device, CHRF(beta=1)
     translators = [Translator.load(run.path, device=device, to=pair.data.name) for pair in pairs]
     sets = [pair.dev_pairs[:: -(-len(pair.dev_pairs) // _MAX_LINES)] for pair in pairs]
 
     def attempt(options: dict[str, Any]) -> Tried:
-        scores, n_written, n_wanted = list[float](), 0, 0
+        scores, ters, n_written, n_wanted = list[float](), list[float](), 0, 0
         for translator, dev in zip(translators, sets, strict=True):
             references = [pair.tgt for pair in dev]
             hypotheses = translator.translate([pair.src for pair in dev], on_batch=check, **options)
-            scores.append(metric.corpus_score(hypotheses, [references]).score)
+            scores.append(chrf.corpus_score(hypotheses, [references]).score)
+            if (ter := ter_of(translator.config.data.tgt_lang)) is not None:
+                ters.append(ter.corpus_score(hypotheses, [references]).score)
             n_written, n_wanted = n_written + sum(map(len, hypotheses)), n_wanted + sum(map(len, references))
-        return Tried(options, fmean(scores), n_written / max(1, n_wanted))
+        return Tried(options, fmean(scores), n_written / max(1, n_wanted), max(ters, default=0.0))
 
-    beam = {"beam_size": 5, "length_normalization": "average"}
-    tried, low, penalty, high = [attempt({"beam_size": 1})], _LEAST_PENALTY, _USUAL_PENALTY, _MOST_PENALTY
-    for _ in range(_N_PENALTIES):  # the higher the penalty, the longer the translations: halve what is left
-        tried.append(attempt(beam | {"length_penalty": penalty}))
-        if tried[-1].is_fit:
-            break
-        low, high = (low, penalty) if tried[-1].length > 1 else (penalty, high)
-        penalty = round((low + high) / 2, 2)
+    def attempts(options: dict[str, Any], key: str, low: float, value: float, high: float) -> Iterator[Tried]:
+        """With values of `key` from low to high, which make translations longer: halves what is left."""
+        for _ in range(_N_VALUES):
+            yield (one := attempt(options | {key: value}))
+            if one.is_fit:
+                break
+            low, high = (low, value) if one.is_long else (value, high)
+            value = round((low + high) / 2, 2)
+
+    tried = [attempt({"beam_size": 1}), *attempts(_BEAM, "length_penalty", *_PENALTIES)]
     if not best_of(tried).is_fit:
         ratio = round(_MARGIN * max(one.profile.length_ratio if one.profile else 1 for one in translators), 2)
         tried += [attempt(one.options | {"max_length_ratio": ratio}) for one in (tried[0], tried[-1])]
+    if (best := best_of(tried)).score < _WEAK:
+        # The options of the best remain, for exports, which draw no samples.
+        tried += attempts(best.options | _SAMPLES, "mbr_recall", *_RECALL)
     best = best_of(tried)
     others = "; ".join(str(one) for one in tried if one is not best)
-    reason = "the best chrF1 on dev within a tenth of its length" if best.is_fit else "the nearest to the length of dev"
+    fit = f"the best chrF1 on dev within a tenth of its length and with a TER below {_MOST_TER}"
+    reason = fit if best.is_fit else "the nearest to the length of dev"
     reason = f"{reason}: {best}"
     log.info(f"search: {reason}")
     log.info(f"        instead of {others}")

@@ -16,11 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sacrebleu.metrics import CHRF
 
+from mt_cli.config import DecodingConfig
 from mt_cli.data.batching import source_batch
 from mt_cli.decoding.beam import Constraints, beam_search
 from mt_cli.decoding.ensemble import Ensemble, token_scores
 from mt_cli.decoding.sampling import draw, likeness, sample
-from mt_cli.decoding.search import Searcher
+from mt_cli.decoding.search import Searcher, adapted_settings
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import CheckpointError, UsageError
 from mt_cli.model.inference import InferenceModel
@@ -209,6 +210,16 @@ def test_texts_are_as_alike_as_sacrebleu_says(texts):
         np.testing.assert_allclose(100 * likeness(texts, beta), expected, atol=1e-6)
 
 
+def test_an_option_that_names_a_search_takes_the_place_of_the_one_of_the_config():
+    of_mbr, drawn = DecodingConfig(mbr=9), DecodingConfig(sample=True)
+    assert [adapted_settings(of_mbr, one).mbr for one in ({"beam_size": 1}, {"sample": True}, {"n_best": 3})] == [
+        0,
+        0,
+        9,
+    ]
+    assert [adapted_settings(drawn, one).sample for one in ({"beam_size": 1}, {"mbr": 9}, {"n_best": 3})] == [0, 0, 1]
+
+
 def test_the_sample_that_is_most_like_all_is_the_translation(translator, monkeypatch):
     drawn, options = list[str](), {"mbr": 12, "mbr_recall": 3, "temperature": 4.0}
 
@@ -226,10 +237,7 @@ def test_the_sample_that_is_most_like_all_is_the_translation(translator, monkeyp
     assert len(first.texts) > 5 and first.texts[0] != drawn[0]
     assert translator.translate(["cat"], **options) != translator.translate(["cat"], seed=2, **options)
     greedy, terms = translator.translate(["cat"]), {"cat": "Katzentier"}
-    assert (
-        translator.settings(beam_size=1, n_best=1).mbr == 0
-        and translator.translate(["cat"], mbr=3, temperature=0.01) == greedy
-    )
+    assert translator.translate(["cat"], mbr=3, temperature=0.01) == greedy
     assert "Katzentier" in translator.translate(["cat"], glossary=terms, strict_terms=True, **options)[0]
 
 

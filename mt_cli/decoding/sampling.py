@@ -1,5 +1,5 @@
 """Sampling: the next token drawn by its probability, from all tokens, the k most probable, or the fewest that make up p
-(Fan et al. 2018; Holtzman et al. 2020). And the sample that is most like all others (minimum Bayes risk).
+(Fan et al. 2018; Holtzman et al. 2020). And how alike samples are, which chooses one of them (minimum Bayes risk).
 
 Shapes: B sentences, R rows that are not yet complete, S source length, V vocabulary.
 """
@@ -57,7 +57,7 @@ def draw(log_probs: Tensor, uniform: Tensor, temperature: float, top_k: int, top
     return (summed > least).int().argmax(-1)
 
 
-def likeness(texts: Sequence[str], beta: float = 2) -> npt.NDArray[np.float64]:
+def likeness(texts: Sequence[str], beta: float) -> npt.NDArray[np.float64]:
     """The chrF (Popović 2015), of 1, of each text with each other one as its reference. `beta`: how often recall counts."""
     texts, size = ["".join(text.split()) for text in texts], (len(texts), len(texts))
     precision, recall, n_orders = np.zeros(size), np.zeros(size), np.zeros(size)

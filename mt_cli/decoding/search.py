@@ -1,4 +1,4 @@
-"""The search that the settings ask for: greedy, beam, samples or the most usual one of them. A new option is a key of
+"""The search that the settings ask for: greedy, beam, samples or the one most like all of them. A new option is a key of
 `DecodingConfig`, and its use: in `Constraints` (beam.py) for what the next token may be, in `length_penalty` and
 `Finished` for how hypotheses are ranked, in `draw` (sampling.py) for how a token is drawn. `Searcher.search_batch` hands it on.
 

@@ -10,6 +10,7 @@ from tiny_trainer import options, pair_of
 from mt_cli.config_file import load_config
 from mt_cli.corpus_config import grouped, read_config
 from mt_cli.data.distance import gap, other_writing
+from mt_cli.decoding.translator import Translator
 from mt_cli.errors import DataError, UsageError
 from mt_cli.run.run_dir import RunDir
 from mt_cli.training.validation import Tried, best_of
@@ -134,8 +135,15 @@ def test_another_way_of_writing_is_found_and_the_gap_grows_with_unknown_words():
 
 
 @pytest.mark.fits
-def test_verses_of_the_dev_set_in_another_language_are_not_learnt_and_the_search_is_chosen(folder, mt):
+def test_verses_of_the_dev_set_in_another_language_are_not_learnt_and_the_search_is_chosen(folder, mt, monkeypatch):
     """A beam of a run that has learnt nothing runs away: a limit is set, and `mt translate` keeps it."""
+    translations, is_sampled = Translator.translations, list[bool]()
+
+    def recorded(translator, *arguments, **options):
+        is_sampled.append(options.get("sample", False))
+        return translations(translator, *arguments, **options)
+
+    monkeypatch.setattr(Translator, "translations", recorded)
     verses = [*(folder / "dev.es").read_text().splitlines()[:7], *lines("es", 143, 2)]
     write(folder, "verses.es-hch", es=verses)
     Path("verses.yaml").write_text("""data:
@@ -161,6 +169,7 @@ def test_verses_of_the_dev_set_in_another_language_are_not_learnt_and_the_search
     usual, limited, longer = (mt("translate", run.path, *more, stdin=b"aeio " * 20).out for more in limits)
     assert usual == limited and len(usual) < len(longer)
     assert "of 16 samples the one most like all, recall 1.25, at most " in said, "as it is weak"
+    assert is_sampled.count(True) == 1, "one draw for all values of recall"
     assert "beam of 5, penalty 1.2: " in said and "beam of 5, penalty 0.8: " in said, "halved"
     by_hand = written.replace("beam_size: ", "beam_size: 3 # ")
     run.config_file.write_text(by_hand)

@@ -57,6 +57,11 @@ def draw(log_probs: Tensor, uniform: Tensor, temperature: float, top_k: int, top
     return (summed > least).int().argmax(-1)
 
 
+def most_alike_first(texts: Sequence[str], beta: float) -> list[int]:
+    """The places of samples, that of the one most like all of them first (Kumar and Byrne 2004; Eikema and Aziz 2020)."""
+    return (-likeness(texts, beta).mean(1)).argsort(kind="stable").tolist()
+
+
 def likeness(texts: Sequence[str], beta: float) -> npt.NDArray[np.float64]:
     """The chrF (Popović 2015), of 1, of each text with each other one as its reference. `beta`: how often recall counts."""
     texts, size = ["".join(text.split()) for text in texts], (len(texts), len(texts))

@@ -23,7 +23,7 @@ from mt_cli.data.batching import source_batch
 from mt_cli.data.tokenizer import Tokenizer
 from mt_cli.decoding.beam import Constraints, beam_search
 from mt_cli.decoding.greedy import Hypothesis, SearchModel, greedy_search
-from mt_cli.decoding.sampling import likeness, sample
+from mt_cli.decoding.sampling import most_alike_first, sample
 from mt_cli.decoding.terms import TERM_WIDTH, Phrase, TermBeams
 from mt_cli.errors import UsageError
 
@@ -137,9 +137,8 @@ class Searcher:
         return beam_search(self.search_model, src_ids, src_mask, limits, beam_size, *ranking, constraints, beams)
 
     def _by_likeness(self, samples: list[Hypothesis], beta: float) -> list[Hypothesis]:
-        """The different ones, that first which is most like all samples (Kumar and Byrne 2004; Eikema and Aziz 2020)."""
-        texts = [self.tokenizer.decode_tgt(one.ids) for one in samples]
-        expected, found = likeness(texts, beta).mean(1), dict[str, Hypothesis]()
-        for i in (-expected).argsort(kind="stable").tolist():
+        """The different ones, that first which is most like all samples."""
+        texts, found = [self.tokenizer.decode_tgt(one.ids) for one in samples], dict[str, Hypothesis]()
+        for i in most_alike_first(texts, beta):
             found.setdefault(texts[i], samples[i])
         return list(found.values())

@@ -12,6 +12,7 @@ from sacrebleu.metrics import CHRF
 from tqdm import tqdm
 
 from mt_cli.config import Config
+from mt_cli.decoding.sampling import most_alike_first
 from mt_cli.decoding.translator import Translator
 from mt_cli.display import shortened
 from mt_cli.errors import CheckpointError, Interrupted, RunDirError, TrainingError
@@ -25,7 +26,7 @@ from mt_cli.training.state import PreparedData, PreparedPair, TrainingState
 log = logging.getLogger(__name__)
 
 _COLUMNS = 80  # of a terminal
-_MAX_LINES = 200  # of each dev set
+_MAX_LINES = 500  # of each dev set
 _LENGTHS = 0.9, 1.1  # of all translations together, in characters of the references
 _MOST_TER = 110  # more words would have to be changed than the references have: too much is written
 _BEAM: dict[str, Any] = {"beam_size": 5, "length_normalization": "average"}
@@ -173,12 +174,21 @@ def _choice(run: RunDir, config: Config, pairs: Sequence[PreparedPair], check: C
     device, chrf = config.training.device, CHRF(beta=1)
     translators = [Translator.load(run.path, device=device, to=pair.data.name) for pair in pairs]
     sets = [pair.dev_pairs[:: -(-len(pair.dev_pairs) // _MAX_LINES)] for pair in pairs]
+    drawn = dict[Translator, list[list[str]]]()  # samples of each line, among which only `mbr_recall` chooses
+
+    def translated(translator: Translator, lines: list[str], options: dict[str, Any]) -> list[str]:
+        if "mbr" not in options:
+            return translator.translate(lines, on_batch=check, **options)
+        if translator not in drawn:
+            how = {"sample": True, "n_best": options["mbr"], "temperature": options["temperature"]}
+            drawn[translator] = [one.texts for one in translator.translations(lines, on_batch=check, **how)]
+        return [texts[most_alike_first(texts, options["mbr_recall"])[0]] for texts in drawn[translator]]
 
     def attempt(options: dict[str, Any]) -> Tried:
         scores, ters, n_written, n_wanted = list[float](), list[float](), 0, 0
         for translator, dev in zip(translators, sets, strict=True):
             references = [pair.tgt for pair in dev]
-            hypotheses = translator.translate([pair.src for pair in dev], on_batch=check, **options)
+            hypotheses = translated(translator, [pair.src for pair in dev], options)
             scores.append(chrf.corpus_score(hypotheses, [references]).score)
             if (ter := ter_of(translator.config.data.tgt_lang)) is not None:
                 ters.append(ter.corpus_score(hypotheses, [references]).score)

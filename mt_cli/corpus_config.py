@@ -1,48 +1,23 @@
-"""From the names of files to a config and to the name of its run. Of several corpora it is found out which are read as
-what and how often, each with its reason; what is no corpus, a copy, or in another language than its name says is named
-and left aside."""
+"""From the names of files to a config and to the name of its run."""
 
 import json
 import logging
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
-from functools import reduce
-from heapq import nsmallest
-from itertools import islice
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from statistics import fmean
-from typing import TYPE_CHECKING, Any, NamedTuple
-from zlib import crc32
+from typing import Any
 
-from mt_cli.config import Config, Corpus, are_one_table, is_memory, is_table
+from mt_cli.config import Config, are_one_table, is_table
 from mt_cli.config_file import config_of, load_config
-from mt_cli.data.corpus import CorpusReport, read_monolingual, read_raw_pairs
 from mt_cli.data.languages import code_of_name, is_other_language, language, languages_of_files, may_be_a_word
-from mt_cli.data.normalize import normalize
-from mt_cli.data.spelling import format_spelling
-from mt_cli.display import shortened
 from mt_cli.errors import DataError, UsageError, as_typed
+from mt_cli.mixture import Files, Languages, mixed, refuse_other_languages
 from mt_cli.run.run_dir import RUNS, RunDir
-
-if TYPE_CHECKING:
-    from mt_cli.data.distance import CharacterModel
 
 log = logging.getLogger(__name__)
 
-Files = Sequence[Path] | None
-Languages = tuple[str, str]  # of source and target
-
 _SETS = {"dev": "dev", "valid": "dev", "validation": "dev", "test": "test"}  # by the names of files in a folder
-_N_SAMPLED = 20_000  # pairs of a corpus that are looked at
-_SAME = 0.9  # share of a corpus' pairs that another one has: then it is the same text
-_NEAR = 1.15  # times as far as the nearest corpus: still as near
-_SUBSTANTIAL = 0.1  # of the pairs of the largest corpus: from so many on it may be the nearest
-_FEW = 100  # pairs: with fewer, text says nothing about how a language reads and is written
-_MOST_FAR = 0.5  # characters of an epoch for each of the corpora that are near
-# Throughout and in the last phase: the share of an epoch that is wanted, and the most readings of a pair.
-_IN_DOMAIN, _IN_DOMAIN_LAST = (0.1, 3.0), (0.33, 10.0)
-_LEAST_HELD_OUT_OF = 200  # pairs: from fewer no sets are cut
 
 
 def read_config(
@@ -107,14 +82,12 @@ def read_config(
     if in_domain:
         _files_of_set("in-domain", in_domain, languages, named)
     if len(corpora) > 1 or in_domain:
-        data["train"] = _mixed(corpora, languages, dev, in_domain)
+        named_corpora = [(files, _named_languages(files) or languages) for files in corpora[1:]]
+        data["train"] = mixed([(corpus, languages), *named_corpora], languages, dev, in_domain)
     alone = _monolingual(monolingual or [], languages)
-    models = _models(_read(corpus, languages), languages) if monolingual else {}
-    for code, files in zip(languages[::-1], alone.values(), strict=True):
-        for file in files or []:
-            lines = list(islice(read_monolingual([file], on_bad_line="skip", report=CorpusReport()), _N_SAMPLED))
-            if wrong := _misread([lines], [code], models):
-                raise DataError(f"{file}: {wrong}; give text in {code}, or leave it out")
+    if monolingual:
+        of_codes = {code: files or [] for code, files in zip(languages[::-1], alone.values(), strict=True)}
+        refuse_other_languages(of_codes, corpus, languages)
     return config_of(data, [*settings, *_as_settings(alone)])
 
 
@@ -324,150 +297,3 @@ def _in_folder(
     if not corpora or corpora[0] not in own:
         raise UsageError(f"{folder}: no corpus from {source or 'a source'} to {tgt_lang}; give it, or another --to")
     return corpora, sets
-
-
-# By what they say: how often each is read -----------------------------------------------------------------------------
-
-
-class _Text(NamedTuple):
-    """What was read of a corpus."""
-
-    files: list[str]
-    n_pairs: int
-    sides: tuple[list[str], list[str]]  # the first lines, as they are learnt
-    rewrite: dict[str, str]
-
-    @property
-    def name(self) -> str:
-        return " ".join(self.files)
-
-    def row(self, why: str, **weights: Any) -> Corpus:
-        return Corpus(files=self.files, rewrite=self.rewrite, why=f"{self.n_pairs:,} pairs{why}", **weights)
-
-
-def _read(files: Sequence[Path], languages: Languages) -> _Text:
-    names = [str(file) for file in files]
-    columns = ",".join(languages) if len(names) == 1 and is_memory(names[0]) else None
-    report = CorpusReport()
-    pairs = read_raw_pairs(names, columns, "skip", report)
-    # Chosen by what they say, so that a shuffled copy is recognized; and the first, as an example.
-    sample = nsmallest(_N_SAMPLED, pairs, key=lambda one: (one.line > 1, crc32(f"{one.src}\t{one.tgt}".encode())))
-    sample.sort(key=lambda one: one.line)
-    kept = [pair for pair in ((normalize(one.src), normalize(one.tgt)) for one in sample) if all(pair)]
-    if not kept:
-        raise DataError(f"{names[0]}: no pair with text on both sides; give a sentence on each line")
-    return _Text(names, report.n_pairs, ([src for src, _ in kept], [tgt for _, tgt in kept]), {})
-
-
-def _models(text: _Text, languages: Languages) -> dict[str, "CharacterModel"]:
-    from mt_cli.data.distance import CharacterModel  # here, because the command line starts without numpy
-
-    return {code: CharacterModel(side) for code, side in zip(languages, text.sides, strict=True)}
-
-
-def _mixed(corpora: Sequence[Sequence[Path]], languages: Languages, dev: Files, in_domain: Files) -> list[Corpus]:
-    """The list `data.train` of several corpora, of which the first is in `languages`. `in_domain`: pairs of the kind that
-    will be translated. Raises UsageError and DataError."""
-    from mt_cli.data.distance import other_writing  # here, because the command line starts without numpy
-
-    domain = _read(in_domain, languages) if in_domain else None
-    use, called = (_read(dev, languages), "dev") if dev else (domain, "--in-domain")
-    first, known = _read(corpora[0], languages), [language(code) for code in languages]
-    # What will be translated decides how a language reads and is written.
-    expected = use if use is not None and use.n_pairs >= _FEW else first
-    models, seen = _models(expected, languages), dict[str, set[tuple[str, str]]]()
-
-    def fault(one: _Text, name: str) -> str:
-        pairs = set(zip(*one.sides, strict=True))
-        same = next((name for name, theirs in seen.items() if len(pairs & theirs) >= _SAME * len(pairs)), None)
-        seen[name] = pairs
-        return f"the same text as {same}" if same is not None else _misread(one.sides, languages, models)
-
-    for one, option in ((use, called), (domain, "--in-domain")):
-        if one is not None and option not in seen and (wrong := fault(one, option)):
-            raise DataError(f"{one.name}: {wrong}; give other pairs of the kind that will be translated")
-    own = list[_Text]()
-    for files in corpora:
-        src, tgt = (_named_languages(files) if own else None) or languages
-        if len(files) == 2 and [language(tgt), language(src)] == known:
-            files, src, tgt = files[::-1], tgt, src
-        if [language(src), language(tgt)] != known:
-            name = " ".join(map(str, files))
-            other = f"it is from {src} to {tgt}, and not from {languages[0]} to {languages[1]}"
-            log.warning(f"{name}: left aside, {other}; rename it if that is wrong")
-            continue
-        one = _read(files, languages) if own else first
-        can_tell = one is not expected and one.n_pairs >= _FEW
-        if can_tell and (rewrite := other_writing(one.sides[1], expected.sides[1])):
-            lines = [reduce(lambda line, old: line.replace(old, rewrite[old]), rewrite, line) for line in one.sides[1]]
-            one = one._replace(sides=(one.sides[0], lines), rewrite=rewrite)
-        if wrong := fault(one, one.name):
-            if not own:
-                raise DataError(f"{one.name}: {wrong}; give another first corpus, or mend {expected.name}")
-            log.warning(f"{one.name}: left aside, {wrong}; rename it, mend it or leave it out")
-            continue
-        if one.rewrite:
-            log.info(f"{one.name}: is written another way, and read with {format_spelling(one.rewrite)}")
-        own.append(one)
-    rows = _weighed(own, languages, use, called, domain)
-    for row in rows:
-        last = row.weight if row.last_weight is None else row.last_weight
-        log.info(f"{' '.join(row.files)}: weight {row.weight:g}, at last {last:g}; {row.why}")
-    return rows
-
-
-def _misread(sides: Sequence[list[str]], codes: Sequence[str], models: Mapping[str, "CharacterModel"]) -> str:
-    """How the first of these sides reads that reads like another language of the models than its own; '' else."""
-    for lines, code in zip(sides, codes, strict=False):
-        nearest = min(models, key=lambda known: models[known].bits(lines))
-        if nearest != code:
-            return f"reads like {nearest} and not like {code}, as line 1: {shortened(lines[0], 40)}"
-    return ""
-
-
-def _weighed(
-    own: list[_Text], languages: Languages, use: _Text | None, called: str, domain: _Text | None
-) -> list[Corpus]:
-    """The corpora in the languages of the run: those near to `use`, which will be translated, those of that kind, those
-    far from it."""
-    from mt_cli.data.distance import gap
-
-    if use is None:
-        return [one.row("", hold_out=one is own[0]) for one in own]
-    gaps, of_use, largest = [], set(zip(*use.sides, strict=True)), max(one.n_pairs for one in own)
-    for one in own:
-        pairs = [*zip(*one.sides, strict=True)]
-        others = [pair for pair in pairs if pair not in of_use] or pairs  # as those are not trained on
-        gaps.append(gap(([src for src, _ in others], [tgt for _, tgt in others]), use.sides))
-    # A few pairs set no measure: all else would be as good as left out.
-    most = _NEAR * min(how.times for one, how in zip(own, gaps, strict=True) if one.n_pairs >= _SUBSTANTIAL * largest)
-    near = [(one, how) for one, how in zip(own, gaps, strict=True) if how.times <= most]
-    far = [(one, how) for one, how in zip(own, gaps, strict=True) if how.times > most]
-    is_cut_from_domain = use is domain and use.n_pairs >= _LEAST_HELD_OUT_OF
-    if use is domain and not is_cut_from_domain:
-        cut = f"dev and test sets are cut from all text, not from fewer than {_LEAST_HELD_OUT_OF} such pairs"
-        log.warning(f"{use.name}: {cut}; so scores are not those of the kind that will be translated")
-    holds_out = [not is_cut_from_domain if use is domain else one is own[0] for one, _ in near]
-    rows = [
-        one.row(f", {how.told(called)}", hold_out=is_cut) for (one, how), is_cut in zip(near, holds_out, strict=True)
-    ]
-    weight_of_far = _weight([one for one, _ in far], [one for one, _ in near])
-    if domain is not None:
-        n_near = sum(one.n_pairs for one, _ in near)
-        n_epoch = n_near + weight_of_far * sum(one.n_pairs for one, _ in far)
-        weight, last = (
-            round(min(most, max(1, share / (1 - share) * n / domain.n_pairs)), 2)
-            for n, (share, most) in ((n_epoch, _IN_DOMAIN), (n_near, _IN_DOMAIN_LAST))
-        )
-        why = " of the kind that will be translated: more often throughout, most in the last phase"
-        rows.append(domain.row(why, weight=weight, last_weight=last, hold_out=use is domain))
-    why = "with a tag, as others are nearer: half as much text as of those, none in the last phase"
-    how_often = {"weight": weight_of_far, "last_weight": 0.0}
-    tag = f"{languages[1]}-far"
-    return rows + [one.row(f", {how.told(called)}; {why}", tgt_lang=tag, **how_often) for one, how in far]
-
-
-def _weight(far: list[_Text], near: list[_Text]) -> float:
-    """How often far text is read, so that an epoch has at most `_MOST_FAR` times as much of it as of the near text."""
-    of_far, of_near = (sum(one.n_pairs * fmean(map(len, one.sides[1])) for one in texts) for texts in (far, near))
-    return max(0.001, round(min(1.0, _MOST_FAR * of_near / max(1.0, of_far)), 3))

@@ -71,7 +71,7 @@ def test_a_folder_is_read_by_its_names_and_what_is_wrong_in_it_is_named_and_left
 
 
 def test_a_shuffled_copy_is_left_aside_also_where_only_some_pairs_are_looked_at(folder, said, monkeypatch):
-    monkeypatch.setattr("mt_cli.corpus_config._N_SAMPLED", 100)
+    monkeypatch.setattr("mt_cli.mixture._N_SAMPLED", 100)
     news = [[*(folder / f"news.{code}").read_text().splitlines()] for code in ("es", "gn")]
     order = random.Random(1).sample(range(300), 300)
     write(folder, "copy", **{code: [side[i] for i in order] for code, side in zip(("es", "gn"), news, strict=True)})

@@ -137,10 +137,11 @@ def test_another_way_of_writing_is_found_and_the_gap_grows_with_unknown_words():
 @pytest.mark.fits
 def test_verses_of_the_dev_set_in_another_language_are_not_learnt_and_the_search_is_chosen(folder, mt, monkeypatch):
     """A beam of a run that has learnt nothing runs away: a limit is set, and `mt translate` keeps it."""
-    translations, is_sampled = Translator.translations, list[bool]()
+    translations, sampled = Translator.translations, list[dict]()
 
     def recorded(translator, *arguments, **options):
-        is_sampled.append(options.get("sample", False))
+        if options.get("sample"):
+            sampled.append(options)
         return translations(translator, *arguments, **options)
 
     monkeypatch.setattr(Translator, "translations", recorded)
@@ -169,7 +170,7 @@ def test_verses_of_the_dev_set_in_another_language_are_not_learnt_and_the_search
     usual, limited, longer = (mt("translate", run.path, *more, stdin=b"aeio " * 20).out for more in limits)
     assert usual == limited and len(usual) < len(longer)
     assert "of 16 samples the one most like all, recall 1.25, at most " in said, "as it is weak"
-    assert is_sampled.count(True) == 1, "one draw for all values of recall"
+    assert [one["max_length_ratio"] for one in sampled] == [limit], "drawn once, as the search that is chosen draws"
     assert "beam of 5, penalty 1.2: " in said and "beam of 5, penalty 0.8: " in said, "halved"
     by_hand = written.replace("beam_size: ", "beam_size: 3 # ")
     run.config_file.write_text(by_hand)

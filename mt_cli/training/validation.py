@@ -180,7 +180,7 @@ def _choice(run: RunDir, config: Config, pairs: Sequence[PreparedPair], check: C
         if "mbr" not in options:
             return translator.translate(lines, on_batch=check, **options)
         if translator not in drawn:
-            how = {"sample": True, "n_best": options["mbr"], "temperature": options["temperature"]}
+            how = options | {"sample": True, "n_best": options["mbr"], "mbr": 0}
             drawn[translator] = [one.texts for one in translator.translations(lines, on_batch=check, **how)]
         return [texts[most_alike_first(texts, options["mbr_recall"])[0]] for texts in drawn[translator]]
 

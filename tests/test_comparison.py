@@ -18,6 +18,8 @@ from mt_cli.evaluation.comparison import SetScores, as_table, config_sha256, wit
 from mt_cli.evaluation.evaluate import evaluate
 from mt_cli.evaluation.metrics import count_texts
 from mt_cli.evaluation.robustness import changed_sets, changes, held
+from mt_cli.run.manifest import Made
+from mt_cli.run.run_dir import RunDir
 
 REFERENCES = [" ".join(random.Random(i).choices("a the cat dog sees green house red".split(), k=7)) for i in range(40)]  # noqa: SIM905
 WORSE = [line.replace("cat", "car").replace("sees", "") for line in REFERENCES]
@@ -98,6 +100,18 @@ def test_runs_and_checkpoints_are_compared_on_each_test_set(mt, trained_run, tin
     assert {found["with"] for found in compared.values() if found} == {f"{trained_run} (step-80)"}
     assert f"{other} compared with {trained_run} on held_out:" in mt("evaluate", trained_run, other).lines
     assert "compared" not in mt("evaluate", trained_run).out.decode()
+
+
+def test_a_search_that_each_run_chose_makes_no_other_config_and_one_of_a_person_does(trained_run, tiny):
+    def sha256_of_run(name: str, size: int, chosen: int) -> str:
+        run = RunDir(Path(shutil.copytree(trained_run, tiny / name)))
+        run.manifest.product("search", {}, {}, lambda: Made(facts={"values": {"decoding.beam_size": chosen}}))
+        config = run.load_config()
+        decoding = config.decoding.model_copy(update={"beam_size": size})
+        run.save_config(config.model_copy(update={"decoding": decoding}))
+        return str(evaluate([run.path])[0].facts["config_sha256"])
+
+    assert sha256_of_run("a", 1, 1) == sha256_of_run("b", 3, 3) != sha256_of_run("c", 3, 1)
 
 
 def test_seeds_of_one_config_get_a_row_with_mean_and_standard_deviation():

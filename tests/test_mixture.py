@@ -137,11 +137,11 @@ def test_another_way_of_writing_is_found_and_the_gap_grows_with_unknown_words():
 @pytest.mark.fits
 def test_verses_of_the_dev_set_in_another_language_are_not_learnt_and_the_search_is_chosen(folder, mt, monkeypatch):
     """A beam of a run that has learnt nothing runs away: a limit is set, and `mt translate` keeps it."""
-    translations, sampled = Translator.translations, list[dict]()
+    translations, tried, sampled = Translator.translations, list[dict](), list[dict]()
 
     def recorded(translator, *arguments, **options):
-        if options.get("sample"):
-            sampled.append(options)
+        if "max_length_ratio" in options:
+            (sampled if options.get("sample") else tried).append(options)
         return translations(translator, *arguments, **options)
 
     monkeypatch.setattr(Translator, "translations", recorded)
@@ -171,7 +171,15 @@ def test_verses_of_the_dev_set_in_another_language_are_not_learnt_and_the_search
     assert usual == limited and len(usual) < len(longer)
     assert "of 16 samples the one most like all, recall 1.25, at most " in said, "as it is weak"
     assert [one["max_length_ratio"] for one in sampled] == [limit], "drawn once, as the search that is chosen draws"
-    assert "beam of 5, penalty 1.2: " in said and "beam of 5, penalty 0.8: " in said, "halved"
+    assert "beam of 5, penalty 1.2 (chrF1 " in said and "beam of 5, penalty 0.8 (chrF1 " in said, "halved"
+    chosen = load_config(run.config_file)
+    usual = {"length_penalty": 1.2, "max_length_ratio": None, "mbr": 0, "mbr_recall": 2.0, "temperature": 1.0}
+    run.save_config(chosen.model_copy(update={"decoding": chosen.decoding.model_copy(update=usual)}))
+    tried.clear()
+    assert mt("train", "verses.yaml", *SMALL).code == 0 and not tried
+    assert run.config_file.read_text() == written, "what was chosen before a kill is written after it"
+    assert mt("train", "verses.yaml", *SMALL, "--set", "training.max_steps=24").code == 0
+    assert tried[0]["beam_size"] == 1 and tried[0]["max_length_ratio"] is None, "a new choice begins anew"
     by_hand = written.replace("beam_size: ", "beam_size: 3 # ")
     run.config_file.write_text(by_hand)
     assert mt("train", "verses.yaml", *SMALL).code == 0

@@ -212,12 +212,10 @@ def test_texts_are_as_alike_as_sacrebleu_says(texts):
 
 def test_an_option_that_names_a_search_takes_the_place_of_the_one_of_the_config():
     of_mbr, drawn = DecodingConfig(mbr=9), DecodingConfig(sample=True)
-    assert [adapted_settings(of_mbr, one).mbr for one in ({"beam_size": 1}, {"sample": True}, {"n_best": 3})] == [
-        0,
-        0,
-        9,
-    ]
-    assert [adapted_settings(drawn, one).sample for one in ({"beam_size": 1}, {"mbr": 9}, {"n_best": 3})] == [0, 0, 1]
+    others = {"beam_size": 1}, {"sample": True}, {"n_best": 3}, {"sample": False}
+    assert [adapted_settings(of_mbr, one).mbr for one in others] == [0, 0, 9, 9]
+    others = {"beam_size": 1}, {"mbr": 9}, {"n_best": 3}, {"mbr": 0}
+    assert [adapted_settings(drawn, one).sample for one in others] == [0, 0, 1, 1]
 
 
 def test_the_sample_that_is_most_like_all_is_the_translation(translator, monkeypatch):

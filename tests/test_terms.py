@@ -121,7 +121,10 @@ def test_as_wide_as_the_language_it_finds_the_best_translation_with_the_terms(se
 
 def test_a_narrow_beam_has_all_terms_and_a_batch_gives_what_each_sentence_gives_alone(make_model):
     model = InferenceModel(make_model(vocab_size=11, seed=3, tie_embeddings="none"))
-    searcher, settings = Searcher(model, SimpleNamespace(inner_tgt_ids=()), CPU, 1), DecodingConfig(beam_size=4)
+    searcher, settings = (
+        Searcher(model, SimpleNamespace(inner_tgt_ids=(), symbol_ids={}), CPU, 1),
+        DecodingConfig(beam_size=4),
+    )
     rng, requests = random.Random(0), list[Request]()
     for n in (0, 1, 2, 5, 0, 7):
         terms = tuple(phrases(*([rng.randint(4, 10) for _ in range(rng.randint(1, 3))] for _ in range(n))))
@@ -132,6 +135,9 @@ def test_a_narrow_beam_has_all_terms_and_a_batch_gives_what_each_sentence_gives_
         assert [one.ids for one in alone] == [one.ids for one in hypotheses]
         assert all(has_all(tuple(one.ids), [*request.terms]) for one in hypotheses if one.is_complete)
         assert has_all(tuple(hypotheses[0].ids), [*request.terms])
+    twice = Request((5, 6, 7), (), (), 28, (), tuple(phrases([4, 5, 6, 7], [4, 5, 6, 7])))
+    [[best, *_]] = searcher.search([twice], settings.model_copy(update={"no_repeat_ngram": 4}))
+    assert has_all(tuple(best.ids), [*twice.terms]), "a line may have a term twice"
     plain = source_batch([one.src_ids for one in requests if not one.terms])
     options = (settings.beam_size, settings.length_penalty, settings.length_normalization)
     assert [together[0], together[4]] == beam_search(model, *plain, [28] * 2, *options)

@@ -88,6 +88,8 @@ def train(
             base = run_dir or usual_run_dir(corpus, config, more, init_from)
             configs[Path(f"{base}{suffix}")] = config
         trained = train_each(configs, signals, began)
+        if len(configs) > 1:
+            signals.check()
     if len(configs) > 1 and trained:
         compare(trained, config.training.device, Path(f"{base}.html"))
     return 0 if len(trained) == len(configs) else 1
@@ -126,6 +128,7 @@ def train_each(configs: dict[Path, Config], signals: StopSignals, began: float) 
     for number, (run, config) in enumerate(configs.items(), 1):
         if len(configs) > 1:
             log.info(f"run {number} of {len(configs)}: {run}")
+        signals.check()
         signals.is_saving_needed = False  # of the run before, nothing is left to save
         try:
             train(config, run, signals, began, write_page if config.training.report else None)

@@ -120,7 +120,8 @@ def translate_lines(
             translations = translator.translations(lines, prefixes, first_line=n_before, **settings)
         except UsageError as error:
             # No line of the input is to blame for a prefix.
-            raise error if prefix is None else UsageError(f"--prefix: {str(error).partition(': ')[2]}") from None
+            found = str(error).partition(": ")[2]
+            raise UsageError(f"--prefix: {found}") from None if prefix is not None and found else error
         for number, one in enumerate(translations, n_before + 1):
             if len(one.parts) > 1 and not was_split:
                 was_split, why = True, "longer than training lines are, or of more sentences"

@@ -43,9 +43,9 @@ def adapted_settings(defaults: DecodingConfig, options: dict[str, Any], vocab_si
     """`defaults`, in which `options` replace values. They also adapt what they contradict: beam, sampling and `mbr` turn
     each other off, a beam size limits `n_best`, and `n_best` widens the beam. Raises UsageError with a line for every problem."""
     options = dict(options)
-    if {"beam_size", "mbr"} & options.keys():
+    if "beam_size" in options or options.get("mbr"):
         options.setdefault("sample", False)
-    if {"beam_size", "sample"} & options.keys():
+    if "beam_size" in options or options.get("sample"):
         options.setdefault("mbr", 0)
     if isinstance(n_best := options.get("n_best"), int):
         if not options.get("sample", defaults.sample):
@@ -112,10 +112,10 @@ class Searcher:
         symbols, terms = [one.symbols for one in batch], [one.terms for one in batch]
         src_ids, src_mask = source_batch([one.src_ids for one in batch])
         src_ids, src_mask = src_ids.to(self.device), src_mask.to(self.device)
-        constraints = None
-        if settings.min_length or settings.no_repeat_ngram or any(prefixes) or any(symbols):
+        constraints, no_repeat = None, 0 if any(terms) else settings.no_repeat_ngram  # a line may have a term twice
+        if settings.min_length or no_repeat or any(prefixes) or any(symbols):
             spans = tuple(self.tokenizer.symbol_ids.values())
-            constraints = Constraints(settings.min_length, settings.no_repeat_ngram, prefixes, symbols, spans)
+            constraints = Constraints(settings.min_length, no_repeat, prefixes, symbols, spans)
         if settings.sample or (settings.mbr and not any(terms)):
             narrowing = settings.temperature, settings.top_k, settings.top_p, constraints
             samples = [

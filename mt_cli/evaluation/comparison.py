@@ -244,11 +244,12 @@ def with_comparisons(results: list[SetScores]) -> list[SetScores]:
     return results
 
 
-def config_sha256(config: Config, decoding: DecodingConfig, data_sha256: Mapping[str, str]) -> str:
-    """Of all that has an effect on translations but the seed. Text is known by its hash, wherever it lies."""
+def config_sha256(config: Config, decoding: DecodingConfig | None, data_sha256: Mapping[str, str]) -> str:
+    """Of all that has an effect on translations but the seed. `decoding`: None where the run chose its search. Text is known
+    by its hash, wherever it lies."""
     training = {"seed", "device", "n_samples", "report"}
     sections = flat_keys(config.model_dump(exclude={"training": training, "decoding": True, "data": {"test": True}}))
-    search = decoding.model_dump(exclude={"batch_size", *decoding.keys_without_effect()})
+    search = decoding and decoding.model_dump(exclude={"batch_size", *decoding.keys_without_effect()})
     return hashlib.sha256(json.dumps([sections, search, dict(data_sha256)], sort_keys=True).encode()).hexdigest()
 
 

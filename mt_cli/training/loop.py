@@ -108,11 +108,11 @@ class Trainer:
         p.weights, score, loss = judged
         best, seconds = p.note_validation(score, loss), time.monotonic() - began
         if validation is not None:
-            self.metrics.note_validation(validation, bool(best), seconds)
             speed.note_validation(seconds)
         if state.settings.minutes is not None and not state.is_finished:
             self._plan_rest()  # for it may have taken much of the time
         if validation is not None:
+            self.metrics.note_validation(validation, bool(best), seconds)
             self.checkpoints.save()  # before the scores are shown
             if self.on_validation is not None:
                 self.on_validation(self.checkpoints.run)

@@ -3,7 +3,7 @@ searches."""
 
 import logging
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -14,6 +14,7 @@ from tqdm import tqdm
 from mt_cli.config import Config
 from mt_cli.decoding.sampling import most_alike_first
 from mt_cli.decoding.translator import Translator
+from mt_cli.device import choose_device
 from mt_cli.display import shortened
 from mt_cli.errors import CheckpointError, Interrupted, RunDirError, TrainingError
 from mt_cli.evaluation.baselines import judge
@@ -21,6 +22,7 @@ from mt_cli.evaluation.metrics import bleu_tokenizer, count_texts, mean_loss, pe
 from mt_cli.files import sha256_of_file
 from mt_cli.run.manifest import Made
 from mt_cli.run.run_dir import RunDir
+from mt_cli.training.memory import advise_when_out_of_memory
 from mt_cli.training.state import PreparedData, PreparedPair, TrainingState
 
 log = logging.getLogger(__name__)
@@ -135,7 +137,7 @@ class Tried(NamedTuple):
         search = "greedy" if self.options["beam_size"] == 1 else beam
         if n := self.options.get("mbr"):
             search = f"of {n} samples the one most like all, recall {self.options['mbr_recall']:g}"
-        return f"{search}{limit}: {self.score:.1f}, {self.length:.2f} times as long, TER {self.ter:.0f}"
+        return f"{search}{limit} (chrF1 {self.score:.1f}, {self.length:.2f} times as long as dev, TER {self.ter:.0f})"
 
 
 def best_of(tried: Sequence[Tried]) -> Tried:
@@ -153,31 +155,41 @@ def keep_search(run: RunDir, pairs: Sequence[PreparedPair], check: Callable[[int
     what is found, among the searches whose translations are as long in all as the references, give or take a tenth.
     """
     config = run.load_config()
-    usual = {f"decoding.{key}": value for key, value in _DEFAULTS.items()}  # where no person has set it
-    for product in ("recipe", "search"):
-        usual |= run.manifest.facts(product).get("values", {})
-    if any(getattr(config.decoding, key) != usual.get(f"decoding.{key}") for key in _SEARCHED):
-        return
+    of_recipe, known = (_of_search(run.manifest.facts(product)) for product in ("recipe", "search"))
+    usual = _DEFAULTS | of_recipe
+    if config.decoding.model_dump(include={*_SEARCHED}) not in (usual, usual | known):
+        return  # as a person has set it
     try:
         inputs = {"best checkpoint": sha256_of_file(run.find_checkpoint("best"))}
-        facts = run.manifest.product("search", inputs, {}, lambda: _choice(run, config, pairs, check)).facts
+        with advise_when_out_of_memory(
+            choose_device(config.training.device), lambda: "while other searches were tried"
+        ):
+            made = run.manifest.product("search", inputs, {}, lambda: _choice(run, config, usual, pairs, check))
+        decoding = config.decoding.model_copy(update=usual | _of_search(made.facts))
+        run.save_config(config.model_copy(update={"decoding": decoding}))
     except Interrupted:
-        return
+        log.info("stopped before a search was chosen; the same command chooses it")
     except (OSError, RunDirError, CheckpointError, TrainingError) as error:
         log.warning(f"the search stays as it is: {error}")
-        return
-    values: Any = {key.rpartition(".")[2]: value for key, value in dict(facts["values"]).items()}  # type: ignore[arg-type]
-    run.save_config(config.model_copy(update={"decoding": config.decoding.model_copy(update=values)}))
 
 
-def _choice(run: RunDir, config: Config, pairs: Sequence[PreparedPair], check: Callable[[int], None]) -> Made:
+def _of_search(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """What a product chose of the search."""
+    values = facts.get("values", {})
+    return {key: values[f"decoding.{key}"] for key in _SEARCHED if f"decoding.{key}" in values}
+
+
+def _choice(
+    run: RunDir, config: Config, usual: dict[str, Any], pairs: Sequence[PreparedPair], check: Callable[[int], None]
+) -> Made:
+    """`usual`: the search before one is chosen."""
     device, chrf = config.training.device, CHRF(beta=1)
     translators = [Translator.load(run.path, device=device, to=pair.data.name) for pair in pairs]
     sets = [pair.dev_pairs[:: -(-len(pair.dev_pairs) // _MAX_LINES)] for pair in pairs]
     drawn = dict[Translator, list[list[str]]]()  # samples of each line, among which only `mbr_recall` chooses
 
     def translated(translator: Translator, lines: list[str], options: dict[str, Any]) -> list[str]:
-        if "mbr" not in options:
+        if not options["mbr"]:
             return translator.translate(lines, on_batch=check, **options)
         if translator not in drawn:
             how = options | {"sample": True, "n_best": options["mbr"], "mbr": 0}
@@ -188,7 +200,7 @@ def _choice(run: RunDir, config: Config, pairs: Sequence[PreparedPair], check: C
         scores, ters, n_written, n_wanted = list[float](), list[float](), 0, 0
         for translator, dev in zip(translators, sets, strict=True):
             references = [pair.tgt for pair in dev]
-            hypotheses = translated(translator, [pair.src for pair in dev], options)
+            hypotheses = translated(translator, [pair.src for pair in dev], usual | options)
             scores.append(chrf.corpus_score(hypotheses, [references]).score)
             if (ter := ter_of(translator.config.data.tgt_lang)) is not None:
                 ters.append(ter.corpus_score(hypotheses, [references]).score)
@@ -215,7 +227,7 @@ def _choice(run: RunDir, config: Config, pairs: Sequence[PreparedPair], check: C
     others = "; ".join(str(one) for one in tried if one is not best)
     fit = f"the best chrF1 on dev within a tenth of its length and with a TER below {_MOST_TER}"
     reason = fit if best.is_fit else "the nearest to the length of dev"
-    reason = f"{reason}: {best}"
+    reason = f"{best}: {reason}"
     log.info(f"search: {reason}")
     log.info(f"        instead of {others}")
     values = {f"decoding.{key}": value for key, value in best.options.items()}

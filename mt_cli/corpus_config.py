@@ -17,7 +17,8 @@ from mt_cli.run.run_dir import RUNS, RunDir
 
 log = logging.getLogger(__name__)
 
-_SETS = {"dev": "dev", "valid": "dev", "validation": "dev", "test": "test"}  # by the names of files in a folder
+# What a file of a folder is given as, by a word of its name.
+_OPTIONS = {"dev": "dev", "valid": "dev", "validation": "dev", "test": "test", "own": "in-domain", "words": "words"}
 
 
 def read_config(
@@ -37,6 +38,13 @@ def read_config(
     in_domain: Files = None,
 ) -> Config:
     """The config that `corpus` is or implies; only its section `data` is set for files. Raises UsageError or ConfigError."""
+    kinds = ["table"] if are_one_table(list(map(str, corpus))) else [_kind(file) for file in corpus]
+    if kinds == ["folder"]:
+        tgt_lang = code_of_name(tgt_lang or "") or tgt_lang
+        corpora, found = _in_folder(corpus[0], src_lang, tgt_lang)
+        dev, test = dev or found.get("dev"), test or found.get("test")
+        in_domain, words = in_domain or found.get("in-domain"), words or found.get("words")
+        corpus = corpora[0]
     options = {
         "data.words.files": _files_of_set("words", words) if words else None,
         "training.minutes": minutes,
@@ -45,7 +53,6 @@ def read_config(
         "training.extend_vocabulary": extend_vocabulary or None,
     }
     settings = [*settings, *_as_settings(options)]
-    kinds = ["table"] if are_one_table(list(map(str, corpus))) else [_kind(file) for file in corpus]
     if kinds == ["config"]:
         of_files = {"src-lang": src_lang, "tgt-lang": tgt_lang, "columns": columns, "dev": dev, "test": test}
         if given := [name for name, value in {**of_files, "in-domain": in_domain}.items() if value]:
@@ -55,17 +62,13 @@ def read_config(
             pair = load_config(corpus[0], others).data.directions[0]
             settings += _as_settings(_monolingual(monolingual, (pair.src_lang, pair.tgt_lang)))
         return load_config(corpus[0], settings)
-    if kinds == ["folder"]:
-        tgt_lang = code_of_name(tgt_lang or "") or tgt_lang
-        corpora, sets = _in_folder(corpus[0], src_lang, tgt_lang)
-        dev, test = dev or sets.get("dev"), test or sets.get("test")
-    elif missing := [file for file in (*corpus, *(in_domain or ())) if not file.is_file()]:
+    if missing := [file for file in (*corpus, *(in_domain or ())) if not file.is_file()]:
         reason = "not a regular file" if missing[0].exists() else "no such file"
         raise UsageError(f"{missing[0]}: {reason}; give its path")
     elif "config" in kinds or kinds == ["text"]:
         names = " and ".join(map(str, corpus))
         raise UsageError(f"{names}: expected two text files, source and target, or one table, or one config (.yaml)")
-    else:
+    elif kinds != ["folder"]:
         corpora = grouped(corpus)
     if columns and kinds != ["table"]:
         raise UsageError("--columns is for a corpus that is a table; for a list of words set data.words.columns")
@@ -251,8 +254,8 @@ def _stem_and_code(file: Path) -> tuple[str, str]:
 def _in_folder(
     folder: Path, src_lang: str | None, tgt_lang: str | None
 ) -> tuple[list[list[Path]], dict[str, list[Path]]]:
-    """The corpora of a folder and its dev and test sets by the names of its files, those between the languages asked for
-    first, the largest before the others. Raises UsageError where there is none."""
+    """The corpora of a folder, those between the languages asked for first, the largest before the others; and by option
+    the files whose names say that they are given as such. Raises UsageError where there is no corpus."""
     by_stem, pairs = defaultdict[str, dict[str, Path]](dict), list[list[Path]]()
     for file in sorted(one for one in folder.iterdir() if not one.name.startswith(".")):
         stem, code = _stem_and_code(file)
@@ -282,18 +285,19 @@ def _in_folder(
             advice = text if _stem_and_code(file)[1] == tgt_lang else "give it one, or leave it there"
             log.warning(f"{file}: left aside, no file beside it is its translation; {advice}")
     own = [files for files in pairs if _named_languages(files) in {(source, tgt_lang), None}]
-    sets, corpora = dict[str, list[Path]](), list[list[Path]]()
+    options, corpora = dict[str, list[Path]](), list[list[Path]]()
     for files in sorted(pairs, key=lambda files: (files not in own, -files[-1].stat().st_size)):
         words = re.split(r"[-._]", files[0].name.lower()) if files in own else []
-        kind, name = next((_SETS[word] for word in words if word in _SETS), None), " ".join(map(str, files))
-        if kind in sets:
-            log.warning(f"{name}: left aside, the {kind} set is {' '.join(map(str, sets[kind]))}; rename one of them")
+        option, name = next((_OPTIONS[word] for word in words if word in _OPTIONS), None), " ".join(map(str, files))
+        if option in options:
+            other = " ".join(map(str, options[option]))
+            log.warning(f"{name}: left aside, --{option} is {other}; rename one of them")
             continue
-        if kind is None:
+        if option is None:
             corpora.append(files)
         else:
-            sets[kind] = files
-        log.info(f"found {name}{f', the {kind} set' if kind else ''}")
+            options[option] = files
+        log.info(f"found {name}{f', as --{option}' if option else ''}")
     if not corpora or corpora[0] not in own:
         raise UsageError(f"{folder}: no corpus from {source or 'a source'} to {tgt_lang}; give it, or another --to")
-    return corpora, sets
+    return corpora, options

@@ -180,9 +180,9 @@ def _weighed(
             round(min(most, max(1, share / (1 - share) * n / domain.n_pairs)), 2)
             for n, (share, most) in ((n_epoch, _IN_DOMAIN), (n_near, _IN_DOMAIN_LAST))
         )
-        why = " of the kind that will be translated: more often throughout, most in the last phase"
+        why = " of the kind that will be translated, read most in the last phase"
         rows.append(domain.row(why, weight=weight, last_weight=last, hold_out=use is domain))
-    why = "with a tag, as others are nearer: half as much text as of those, none in the last phase"
+    why = "with a tag, as others are nearer: at most half as much text as of those, none in the last phase"
     how_often = {"weight": weight_of_far, "last_weight": 0.0}
     tag = f"{languages[1]}-far"
     return rows + [one.row(f", {how.told(called)}; {why}", tgt_lang=tag, **how_often) for one, how in far]

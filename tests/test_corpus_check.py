@@ -253,7 +253,7 @@ def test_examples_and_the_table_of_dropped_lines(tmp_path):
     assert [example.line for example in the(report, "copied").examples] == [*range(201, 301)]
     table = report.as_table()
     assert "203: the rain falls" in table and "204: the rain falls" not in table
-    assert "would leave these out, and train on 200 pairs: 120 copied." in " ".join(table.split())
+    assert "would leave out 120 (120 copied) and train on 200 pairs." in " ".join(table.split())
     look([PLAIN[0], *PLAIN, ("The\train", "\x0b"), ("=1+1", "#REF!")]).write_dropped(tmp_path / "dropped.tsv")
     src, tgt = PLAIN[0]
     rows = f"line\treason\tsource\ttarget\n2\trepeated\t{src}\t{tgt}\n202\tempty\tThe rain\t\n"
@@ -285,7 +285,11 @@ def test_a_notebook_gets_what_mt_check_prints_of_one_language_pair(mt, tiny, ali
 def test_mt_check_prints_all_sets_and_writes_what_it_would_drop(mt, aligned, tmp_path):
     files = corpus([*PLAIN, PLAIN[0]])
     answer = mt("check", *files)
-    assert (answer.code, answer.err) == (0, b"") and b"source (en)" in answer.out and b"too few" in answer.out
+    assert (
+        (answer.code, answer.err) == (0, b"")
+        and b"source (en)" in answer.out
+        and b"different sentences, too few" in answer.out
+    )
     assert b"Reached elsewhere: chrF" in answer.out
     report = json.loads(mt("check", *files, "--json", "--src-lang", "en-GB").out)
     assert (report["src"]["language"], report["tgt"]["language"]) == ("en-GB", "de")

@@ -222,6 +222,8 @@ def test_what_will_be_translated_decides_about_spelling_languages_and_what_is_ne
 def test_a_folder_may_have_files_of_any_kind(folder, said):
     write(folder, "es-gn.test", es=lines("es", 50, 2), gn=lines("gn", 50, 2))
     write(folder, "Valid", es=lines("es", 50, 3), gn=lines("gn", 50, 3))
+    write(folder, "own", es=lines("es", 30, 5), gn=lines("gn", 30, 5))
+    (folder / "words.tsv").write_text("es\tgn\nluna\tjasy\n")
     for language in ("es", "gn"):
         (folder / f"stories-{language}.txt").write_text("\n".join(lines(language, 20, 4)))
     for name, text in {"~$book.xlsx": "", "one.tsv": "a\nb\n", "notes.md": "by hand\n", "news.gn.gz": ""}.items():
@@ -229,9 +231,12 @@ def test_a_folder_may_have_files_of_any_kind(folder, said):
     (folder / "more").mkdir()
     config = read_config([folder], tgt_lang="Guarani")
     assert config.data.tgt_lang == "gn" and [*config.data.test] == ["test"]
-    assert [Path(one.files[1]).name for one in config.data.corpora] == ["news.gn", "stories-gn.txt", "bible.gn"]
+    files = [Path(one.files[-1]).name for one in config.data.corpora]
+    assert files == ["news.gn", "stories-gn.txt", "own.gn", "bible.gn"]
+    assert config.data.words.files == [str(folder / "words.tsv")]
     told = "\n".join(said())
-    assert f"{folder / 'dev.es'} {folder / 'dev.gn'}, the dev set" in told
+    assert f"{folder / 'dev.es'} {folder / 'dev.gn'}, as --dev" in told
+    assert "own.gn: weight 1.42, at last 5.25; 30 pairs of the kind that will be translated" in told
     for aside in ("Valid.es", "~$book.xlsx", "one.tsv", "notes.md", "news.gn.gz", "more"):
         assert any("left aside" in line and str(folder / aside) in line for line in said()), aside
     assert not any("notes.md" in line and "--monolingual" in line for line in said())

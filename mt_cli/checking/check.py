@@ -121,7 +121,7 @@ class HeldOut:
             share, expected = unknown.total() / max(1, len(all_words)), finder.new_words(side)
             is_unlike |= share > max(1.5 * expected, expected + 0.05)
             n_unknown += unknown.total()
-            often = "".join(f", {word}" for word, _ in unknown.most_common(3))
+            often = ", most often " * bool(unknown) + ", ".join(word for word, _ in unknown.most_common(3))
             shares.append(f"{share:.0%} of its {name} words never occur there (usual: {expected:.0%}){often}")
         if n_unknown:
             details = {"like": "unlike" if is_unlike else "like", "shares": "; ".join(shares)}

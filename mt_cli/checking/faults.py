@@ -78,7 +78,7 @@ class Kind(StrEnum):
         "source and target seem to have nothing to do with each other",
         "Look at these lines; drop those that are no translations.")
     TOO_FEW = ("too_few", "warning", _KEPT, _NEVER,
-        "different sentences on one of the sides; it takes thousands to learn a language",
+        "on the side that has fewer; it takes thousands to learn a language",
         "Collect more: from some 3,000 pairs on a translator of simple sentences can be learnt.")
     SAME_WORDS = ("same_words", "warning", _KEPT, 0.9, "both sides share many words: the same language?",
         "Look whether both files are what you take them for, and whether the targets are translated.")

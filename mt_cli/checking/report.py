@@ -81,7 +81,8 @@ class Finding:
     @property
     def title(self) -> str:
         percent = f"{self.share:.1%}" if self.share >= 0.001 else "under 0.1%"
-        return f"{self.count:,}{f' ({percent})' if self.share else ''} {self.kind.replace('_', ' ')}"
+        what = "different sentences, too few" if self.kind == Kind.TOO_FEW else self.kind.replace("_", " ")
+        return f"{self.count:,}{f' ({percent})' if self.share else ''} {what}"
 
     def as_table(self, width: int) -> list[str]:
         in_set = "" if self.set == "train" else f" in {self.set}"
@@ -176,7 +177,9 @@ class Report:
         if kinds := Counter(kind for _, kind in self.dropped.items()):
             reasons = ", ".join(f"{count:,} {kind.replace('_', ' ')}" for kind, count in kinds.most_common())
             n_left = self.n_pairs - kinds.total()
-            last.append(f"mt train --clean would leave these out, and train on {_pairs(n_left)}: {reasons}.")
+            last.append(
+                f"mt train --clean would leave out {kinds.total():,} ({reasons}) and train on {_pairs(n_left)}."
+            )
         if not self.is_fatal:
             last.append(reached_scores(self.n_distinct))
         for paragraph in last:

@@ -114,7 +114,8 @@ class Gap(NamedTuple):
         words = f"of 100 words of {text} {100 * self.unknown:.0f} never occur in it"
         lengths = f"its sentences have {self.lengths[0]:.0f} words, those of {text} {self.lengths[1]:.0f}"
         to = "to" if self.in_a_word == "near" else "from"
-        return f"{self.in_a_word} {to} {text}: {words}; {lengths}; letter by letter {text} is {self.times:.1f} times as hard to guess"
+        guess = f"letter by letter {text} is {self.times:.1f} times as hard to guess as new lines of it"
+        return f"{self.in_a_word} {to} {text}: {words}; {lengths}; {guess}"
 
 
 def gap(corpus: Pairs, text: Pairs) -> Gap:

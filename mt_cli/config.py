@@ -124,6 +124,8 @@ class Corpus(Section):
     will be translated. A tag before its sources names it. Such corpora come last in the list."""
     rewrite: dict[str, str] = {}
     """What to write in place of characters of its target, such as {ü: +}: for text in another way of writing than is learnt."""
+    rewrite_source: dict[str, str] = {}
+    """The same for its source."""
     why: str = ""
     """Why it has these weights, for people."""
 
@@ -199,6 +201,12 @@ class LanguagePair(Section):
         corpora = [item for item in self.train if isinstance(item, Corpus)]
         return corpora or [Corpus(files=[str(file) for file in self.train])]
 
+    def kinship(self, corpus: Corpus) -> int:
+        """Of its target: 0 that of the run, 1 with a tag (gn-far) for its way of writing, 2 another language."""
+        if corpus.tgt_lang is None:
+            return 0
+        return 1 if corpus.tgt_lang.casefold().startswith(f"{self.tgt_lang}-".casefold()) else 2
+
     def contradictions(self, at: str = "data") -> Iterator[Contradiction]:
         """`at`: the section that the keys are in."""
         src, tgt, train, dev = f"{at}.src_lang", f"{at}.tgt_lang", f"{at}.train", f"{at}.dev"
@@ -210,14 +218,14 @@ class LanguagePair(Section):
                 again = f"the files of {train}.{first} once more; give it a higher weight instead"
                 yield f"{train}.{n}", f"{train}.{n}: {again}"
         own = [corpus for corpus in self.corpora if corpus.tgt_lang is None]
-        if self.corpora[: len(own)] != own:
+        if sorted(self.corpora, key=self.kinship) != self.corpora:
             yield train, f"{train}: a corpus of another tgt_lang stands before one of the run's; put it behind"
-        if all(corpus.last_weight == 0 for corpus in own):
-            yield (
-                train,
-                f"{train}: no corpus in {self.tgt_lang} is left for the last phase; give one a last_weight above 0",
-            )
-        if all(corpus.synthetic for corpus in own):
+        left = f"no corpus in {self.tgt_lang} is left for the last phase; give one a last_weight above 0"
+        if not own:
+            yield train, f"{train}: no corpus in {self.tgt_lang}; add one without tgt_lang"
+        elif all(corpus.last_weight == 0 for corpus in own):
+            yield train, f"{train}: {left}"
+        elif all(corpus.synthetic for corpus in own):
             yield train, f"{train}: all corpora are synthetic; add one that people translated"
         elif self.dev is None and not any(corpus.is_like_use for corpus in own):
             remedy = f"give {dev}, or leave out hold_out: false"
@@ -266,8 +274,7 @@ class DataConfig(LanguagePair):
     @property
     def in_language(self) -> Self:
         """As `own`, with the corpora that have a tag (gn-far) for their way of writing, and not for another language."""
-        known = f"{self.tgt_lang}-".casefold()
-        alike = [one for one in self.corpora if one.tgt_lang is None or one.tgt_lang.casefold().startswith(known)]
+        alike = [one for one in self.corpora if self.kinship(one) < 2]
         return self.model_copy(update={"train": [one.model_copy(update={"tgt_lang": None}) for one in alike]})
 
     @property
@@ -633,12 +640,16 @@ def differing_keys(mine: Config, theirs: Config, names: Collection[str]) -> list
     here, there = flat_keys(mine.model_dump()), flat_keys(theirs.model_dump())
     found = []
     for key in here | there:
-        name = re.sub(r"pairs\.\d+\.", "", key)
+        name = _of_any_pair(key)
         may_differ = name in _FREE_TO_CHANGE or not any(f"{name}.".startswith(f"{one}.") for one in names)
         if not may_differ and here.get(key) != there.get(key):
             x, y = ("null" if values.get(key) is None else values[key] for values in (here, there))
             found.append(f"{key} is {x} here, {y} there")
     return found
+
+
+def _of_any_pair(key: str) -> str:
+    return re.sub(r"pairs\.\d+\.", "", key)
 
 
 def flat_keys(values: dict[str, Any], section: str = "") -> dict[str, Any]:
@@ -652,7 +663,7 @@ def flat_keys(values: dict[str, Any], section: str = "") -> dict[str, Any]:
             value = [Corpus(files=value).model_dump()]
         if isinstance(value, list) and value and isinstance(value[0], dict):
             value = {str(number): one for number, one in enumerate(value)}
-        if isinstance(value, dict) and key not in _FREE_TO_CHANGE:
+        if isinstance(value, dict) and _of_any_pair(key) not in _FREE_TO_CHANGE:
             flat |= flat_keys(value, f"{key}.")
         else:
             flat[key] = "given" if value is not None and name in _NAMES_OF_FILES else value

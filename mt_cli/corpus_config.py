@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-from mt_cli.config import Config, are_one_table, is_table
+from mt_cli.config import Config, are_one_table, is_memory, is_table
 from mt_cli.config_file import config_of, load_config
 from mt_cli.data.languages import code_of_name, is_other_language, language, languages_of_files, may_be_a_word
 from mt_cli.errors import DataError, UsageError, as_typed
@@ -41,7 +41,7 @@ def read_config(
     kinds = ["table"] if are_one_table(list(map(str, corpus))) else [_kind(file) for file in corpus]
     if kinds == ["folder"]:
         tgt_lang = code_of_name(tgt_lang or "") or tgt_lang
-        corpora, found = _in_folder(corpus[0], src_lang, tgt_lang)
+        src_lang, corpora, found = _in_folder(corpus[0], src_lang, tgt_lang)
         dev, test = dev or found.get("dev"), test or found.get("test")
         in_domain, words = in_domain or found.get("in-domain"), words or found.get("words")
         corpus = corpora[0]
@@ -85,12 +85,17 @@ def read_config(
     if in_domain:
         _files_of_set("in-domain", in_domain, languages, named)
     if len(corpora) > 1 or in_domain:
-        named_corpora = [(files, _named_languages(files) or languages) for files in corpora[1:]]
-        data["train"] = mixed([(corpus, languages), *named_corpora], languages, dev, in_domain)
+        more = [(files, None if is_memory(str(files[0])) else _named_languages(files)) for files in corpora[1:]]
+        all_corpora = [(corpus, languages), *((files, found or languages) for files, found in more)]
+        data["train"] = mixed(all_corpora, languages, dev, in_domain, columns)
     alone = _monolingual(monolingual or [], languages)
     if monolingual:
-        of_codes = {code: files or [] for code, files in zip(languages[::-1], alone.values(), strict=True)}
-        refuse_other_languages(of_codes, corpus, languages)
+        # What is missing is named where it is read, which a trained run does not.
+        of_codes = {
+            code: [file for file in files or [] if Path(file).is_file()]
+            for code, files in zip(languages[::-1], alone.values(), strict=True)
+        }
+        refuse_other_languages(of_codes, corpus, languages, columns)
     return config_of(data, [*settings, *_as_settings(alone)])
 
 
@@ -253,17 +258,25 @@ def _stem_and_code(file: Path) -> tuple[str, str]:
 
 def _in_folder(
     folder: Path, src_lang: str | None, tgt_lang: str | None
-) -> tuple[list[list[Path]], dict[str, list[Path]]]:
-    """The corpora of a folder, those between the languages asked for first, the largest before the others; and by option
+) -> tuple[str, list[list[Path]], dict[str, list[Path]]]:
+    """The source language and the corpora of a folder, those between the languages asked for first, the largest before the others; and by option
     the files whose names say that they are given as such. Raises UsageError where there is no corpus."""
     by_stem, pairs = defaultdict[str, dict[str, Path]](dict), list[list[Path]]()
+
+    def known(files: Sequence[Path]) -> Languages | None:
+        is_unordered = is_memory(str(files[-1]))
+        asked = f"{src_lang},{tgt_lang}" if is_unordered and src_lang and tgt_lang else None
+        found = _named_languages(files, asked)
+        is_turned = is_unordered and found is not None and language(found[0]) == language(tgt_lang or "")
+        return (found[1], found[0]) if found is not None and is_turned else found
+
     for file in sorted(one for one in folder.iterdir() if not one.name.startswith(".")):
         stem, code = _stem_and_code(file)
         if not file.is_file():
             log.warning(f"{file}: left aside, not a file; put its text into {folder} itself")
         elif is_table(str(file)):
             try:
-                _named_languages([file])
+                known([file])
                 pairs.append([file])
             except (DataError, UsageError) as error:
                 log.warning(f"left aside: {error}")
@@ -271,12 +284,13 @@ def _in_folder(
             log.warning(f"{file}: left aside, {same} has its name; rename one of them")
     groups = [group for group in by_stem.values() if len(group) > 1]
     codes = Counter(code for group in groups for code in group)
-    codes.update(named[0] for files in pairs if (named := _named_languages(files)))
+    codes.update(named[0] for files in pairs if (named := known(files)))
     if tgt_lang is None:
         targets = " or ".join(f"--to {code}" for code in sorted(codes))
         none = "no two files such as news.es and news.gn, no table"
         raise UsageError(f"{folder}: a folder; say into which language to translate: {targets or none}")
-    source = src_lang or max((code for code in codes if code != tgt_lang), key=lambda code: codes[code], default="")
+    others = (code for code in codes if code != tgt_lang)  # a three-letter word (train.bak) may be none
+    source = src_lang or max(others, key=lambda code: (codes[code], not may_be_a_word(code)), default="")
     for group in (one for one in groups if source in one):
         pairs += [[group[source], other] for code, other in group.items() if code != source]
     for file in (file for group in by_stem.values() for file in group.values()):
@@ -284,7 +298,8 @@ def _in_folder(
             text = f"for text in {tgt_lang} alone give --monolingual {as_typed(file)}"
             advice = text if _stem_and_code(file)[1] == tgt_lang else "give it one, or leave it there"
             log.warning(f"{file}: left aside, no file beside it is its translation; {advice}")
-    own = [files for files in pairs if _named_languages(files) in {(source, tgt_lang), None}]
+    asked_for = [language(source), language(tgt_lang)]
+    own = [files for files in pairs if (found := known(files)) is None or [*map(language, found)] == asked_for]
     options, corpora = dict[str, list[Path]](), list[list[Path]]()
     for files in sorted(pairs, key=lambda files: (files not in own, -files[-1].stat().st_size)):
         words = re.split(r"[-._]", files[0].name.lower()) if files in own else []
@@ -300,4 +315,4 @@ def _in_folder(
         log.info(f"found {name}{f', as --{option}' if option else ''}")
     if not corpora or corpora[0] not in own:
         raise UsageError(f"{folder}: no corpus from {source or 'a source'} to {tgt_lang}; give it, or another --to")
-    return corpora, options
+    return source, corpora, options

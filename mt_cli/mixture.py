@@ -54,9 +54,9 @@ class _Text(NamedTuple):
         return Corpus(files=self.files, rewrite=self.rewrite, why=f"{self.n_pairs:,} pairs{why}", **weights)
 
 
-def _read(files: Sequence[Path], languages: Languages) -> _Text:
+def _read(files: Sequence[Path], languages: Languages, columns: str | None) -> _Text:
     names = [str(file) for file in files]
-    columns = ",".join(languages) if len(names) == 1 and is_memory(names[0]) else None
+    columns = ",".join(languages) if len(names) == 1 and is_memory(names[0]) else columns
     report = CorpusReport()
     pairs = read_raw_pairs(names, columns, "skip", report)
     # Chosen by what they say, so that a shuffled copy is recognized; and the first, as an example.
@@ -75,15 +75,19 @@ def _models(text: _Text, languages: Languages) -> dict[str, "CharacterModel"]:
 
 
 def mixed(
-    corpora: Sequence[tuple[Sequence[Path], Languages]], languages: Languages, dev: Files, in_domain: Files
+    corpora: Sequence[tuple[Sequence[Path], Languages]],
+    languages: Languages,
+    dev: Files,
+    in_domain: Files,
+    columns: str | None = None,
 ) -> list[Corpus]:
     """The list `data.train` of several corpora, each with the languages of its names; the first is the main one.
-    `in_domain`: pairs of the kind that will be translated. Raises DataError."""
+    `in_domain`: pairs of the kind that will be translated. `columns`: of tables. Raises DataError."""
     from mt_cli.data.distance import other_writing  # here, because the command line starts without numpy
 
-    domain = _read(in_domain, languages) if in_domain else None
-    use, called = (_read(dev, languages), "dev") if dev else (domain, "--in-domain")
-    first, known = _read(corpora[0][0], languages), [language(code) for code in languages]
+    domain = _read(in_domain, languages, columns) if in_domain else None
+    use, called = (_read(dev, languages, columns), "dev") if dev else (domain, "--in-domain")
+    first, known = _read(corpora[0][0], languages, columns), [language(code) for code in languages]
     # What will be translated decides how a language reads and is written.
     expected = use if use is not None and use.n_pairs >= _FEW else first
     models, seen = _models(expected, languages), dict[str, set[tuple[str, str]]]()
@@ -106,7 +110,7 @@ def mixed(
             other = f"it is from {src} to {tgt}, and not from {languages[0]} to {languages[1]}"
             log.warning(f"{name}: left aside, {other}; rename it if that is wrong")
             continue
-        one = _read(files, languages) if own else first
+        one = _read(files, languages, columns) if own else first
         can_tell = one is not expected and one.n_pairs >= _FEW
         if can_tell and (rewrite := other_writing(one.sides[1], expected.sides[1])):
             lines = [reduce(lambda line, old: line.replace(old, rewrite[old]), rewrite, line) for line in one.sides[1]]
@@ -126,10 +130,12 @@ def mixed(
     return rows
 
 
-def refuse_other_languages(alone: Mapping[str, Sequence[str]], corpus: Sequence[Path], languages: Languages) -> None:
+def refuse_other_languages(
+    alone: Mapping[str, Sequence[str]], corpus: Sequence[Path], languages: Languages, columns: str | None = None
+) -> None:
     """`alone`: by language, files of text without translations. Raises DataError for one that does not read like the corpus
     in that language."""
-    models = _models(_read(corpus, languages), languages)
+    models = _models(_read(corpus, languages, columns), languages)
     for code, files in alone.items():
         for file in files:
             lines = list(islice(read_monolingual([file], on_bad_line="skip", report=CorpusReport()), _N_SAMPLED))

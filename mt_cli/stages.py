@@ -20,7 +20,7 @@ from mt_cli.checking.check import HeldOut, ReadCorpus, quick_check
 from mt_cli.checking.check import check as full_check
 from mt_cli.checking.report import Report
 from mt_cli.config import Config, DataConfig
-from mt_cli.data.corpus import CorpusReport, Places, SentencePair, TextSet, TrainingText, read_copy, write_copy
+from mt_cli.data.corpus import CorpusReport, SentencePair, TextSet, TrainingText, read_copy, write_copy
 from mt_cli.data.dataset import FILES, Mixture, TokenDataset, TokenPair
 from mt_cli.data.reading import AbbreviationCounter, ProfileBuilder
 from mt_cli.data.spelling import AS_IT_IS, count_characters, format_spelling, respelled
@@ -100,7 +100,8 @@ class PairText:
     @property
     def reading(self) -> dict[str, Any]:
         """The settings that reading and checking depend on."""
-        return {"languages": self.data.name, "reading": [text_set.reading for text_set in self.sets]}
+        corpora = [corpus.model_dump(exclude={"files", "why"}) for corpus in self.data.corpora]
+        return {"languages": self.data.name, "corpora": corpora, "reading": [one.reading for one in self.sets]}
 
     def pairs(self, *sets: TextSet) -> Iterator[SentencePair]:
         """The pairs of these sets, or of all, as they are written. Raises DataError for what is wrong with any of them."""
@@ -118,6 +119,8 @@ class PairText:
             return
         problems = dict[str, None]()  # each once
         for text_set in self.training_text.named:
+            if text_set.name != "dev" and self.run.steps():
+                continue  # what a test set has is left out already
             self.named_sets[text_set.name] = HeldOut(text_set.name, list(_readable(self._read(text_set), problems)))
         try:
             self.files.cache.mkdir(parents=True, exist_ok=True)
@@ -217,16 +220,7 @@ def split(text: PairText) -> None:
     resembles them, and what a cleaned corpus lacks: `left_out.tsv`."""
     settings = {"clean": text.data.clean, "test": not text.data.test, **text.reading}
     text.product("split", settings, lambda: _hold_out(text))
-
-    @cache
-    def left_out() -> Places:
-        """Words shall not repeat dev and test sets."""
-        places, words = text.files.left_out_places(), text.words
-        if words is None:
-            return places
-        sets = text.files.held_out_pairs() | {name: held_out.pairs for name, held_out in text.named_sets.items()}
-        return Places(chain(places, repetitions(lambda: text.pairs(words), sets)))
-
+    left_out = cache(text.files.left_out_places)
     text.add_change(lambda pairs: (pair for pair in pairs if pair.place not in left_out()))
 
 
@@ -255,7 +249,10 @@ def _hold_out(text: PairText) -> Made:
     unlike_use = [corpus for corpus in text.files.pair.corpora if not corpus.hold_out or corpus.tgt_lang is not None]
     given = {" ".join(corpus.files) for corpus in unlike_use}
     unlike = [text_set for text_set in text.sets if " ".join(text_set.files) in given]
-    if unlike and (named := {name: held_out.pairs for name, held_out in text.named_sets.items()}):
+    named = {name: held_out.pairs for name, held_out in text.named_sets.items()}
+    if (words := text.words) is not None:
+        found.left_out |= repetitions(lambda: text.pairs(words), sets | named)
+    if unlike and named:
         # A verse of the dev set, beside its translation into a related language, gives it away.
         found.left_out |= (given_away := repetitions(lambda: text.pairs(*unlike), named))
         if given_away:
@@ -263,7 +260,7 @@ def _hold_out(text: PairText) -> Made:
             log.info(f"not trained on, since a named set has them: {len(given_away):,} pairs{first}")
 
     def left_out() -> Iterator[tuple[str, SentencePair]]:
-        for pair in text.pairs():
+        for pair in text.pairs(*text.training_sets):
             if reason := found.held_out.get(pair.place) or found.left_out.get(pair.place):
                 yield reason, pair
             elif is_cleaned and (kind := faulty.kind_of(pair.place)):

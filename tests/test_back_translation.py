@@ -74,7 +74,11 @@ def test_the_reverse_model_has_the_same_text_with_its_sides_exchanged(tiny):
     assert back.data.corpora[0].files == ["train.de", "train.en"]
     assert back.data.test == {"held_out": ["test.de", "test.en"]}
     assert back.data.monolingual is None and back.training.minutes == 10
+    corpora = config.data.corpora[0].model_copy(update={"rewrite": {"a": "x"}})
+    config = config.model_copy(update={"data": config.data.model_copy(update={"train": [corpora]})})
+    back = reverse_config(config, RunDir(Path("back")))
     swapped = [(pair.tgt, pair.src) for pair in TrainingText(config.data).read()]
+    assert any("x" in src for src, _ in swapped) and not any("a" in src for src, _ in swapped)
     assert [(pair.src, pair.tgt) for pair in TrainingText(back.data).read()] == swapped
     data = {"src_lang": "en", "tgt_lang": "de", "train": ["train.en", "train.de"], "monolingual": {"tgt": ["news.de"]}}
     run, config = RunDir(Path("back")), config_of(data)
@@ -136,6 +140,11 @@ def test_a_synthetic_corpus_alone_is_refused():
     only = [{"files": ["a.es", "a.gn"], "synthetic": True}]
     assert told_of() == []
     assert told_of(train=only) == ["data.train: all corpora are synthetic; add one that people translated"]
+    a, b, c = ({"files": [f"{name}.es", f"{name}.gn"]} for name in "abc")
+    other, far = b | {"tgt_lang": "hch"}, c | {"tgt_lang": "gn-far"}
+    assert told_of(train=[a, far, other]) == []
+    assert told_of(train=[a, other, far]) == told_of(train=[far, a]) != []
+    assert told_of(train=[other], dev=["d.es", "d.gn"]) == ["data.train: no corpus in gn; add one without tgt_lang"]
     lists = [{"files": ["a.es", "a.gn"], "hold_out": False}, {"files": ["b.es", "b.gn"], "synthetic": True}]
     assert told_of(max_length=1022) == [] and len(told_of(max_length=1023)) == 1, "the tag has a position"
     told = "data.train: no corpus to hold a dev set out of; give data.dev, or leave out hold_out: false"

@@ -200,6 +200,10 @@ def test_what_may_change_within_a_run():
     mine, other = (load(f"data:\n  pairs: [{pair % 'de'}, {pair % code}]\n") for code in ("fr", "es"))
     found = differing_keys(mine, other, ["data.src_lang", "data.tgt_lang"])
     assert found == ["data.pairs.1.tgt_lang is fr here, es there"]
+    other = load(
+        f"data:\n  pairs: [{pair % 'de'}, {{src_lang: en, tgt_lang: fr, train: [a, b], test: {{x: [c, d]}}}}]\n"
+    )
+    assert differing_keys(mine, other, ["data"]) == []
     assert isinstance(mine.data.directions[0].corpora[0], Corpus)
 
 

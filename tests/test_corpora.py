@@ -1,6 +1,7 @@
 """A training text of several corpora, and a list of words: found faults, what is left out and what is trained on name their corpus."""
 
 import json
+import shutil
 import tracemalloc
 from itertools import product
 from pathlib import Path
@@ -126,6 +127,8 @@ def test_each_corpus_is_built_by_itself_and_all_are_one_mixture(two, caplog):
     change("b.tsv", 3, "red\trot")
     assert prepared().train.pair(82).src != prepared(corpora=moved).train.pair(82).src
     assert "made anew: ids train-2 (other text" in caplog.text
+    tagged = prepared(corpora=moved.replace("weight: 0.5", "tgt_lang: hch"))
+    assert "<2hch>" in tagged.tokenizer.tags and tagged.train.parts[1].src_tags, "what a corpus is decides, too"
     Path("c.tsv").write_text("the " * 400 + "\tdas\n")
     with pytest.raises(DataError, match=r"^c\.tsv: no pair is left to train on; see data\.max_length"):
         prepared(corpora=CORPORA[:-1] + ", {files: c.tsv}]")
@@ -251,6 +254,12 @@ def test_what_is_usual_and_held_out_is_learnt_without_it(words):
     Path("words.tsv").write_text("red red\trot rot\n" + "".join(f"{src}\t{tgt}\n" for src, tgt in dev))
     named = with_words(run="named")
     assert texts(named, len(named.train.parts[0])) == [("red red", "rot rot")], "the dev set that is named"
+    run = RunDir(Path("named"))
+    run.checkpoints.mkdir()
+    run.checkpoint_file(1).touch()
+    shutil.rmtree(run.path / "cache")
+    Path("test.en").unlink()
+    assert texts(with_words(run="named"), 200) == texts(named), "a trained run needs no test set"
 
 
 def test_a_list_has_columns_of_its_own(words):

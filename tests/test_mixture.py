@@ -224,6 +224,10 @@ def test_a_folder_may_have_files_of_any_kind(folder, said):
     write(folder, "Valid", es=lines("es", 50, 3), gn=lines("gn", 50, 3))
     write(folder, "own", es=lines("es", 30, 5), gn=lines("gn", 30, 5))
     (folder / "words.tsv").write_text("es\tgn\nluna\tjasy\n")
+    unit = '<tu><tuv xml:lang="gn-PY"><seg>{}</seg></tuv><tuv xml:lang="es-PY"><seg>{}</seg></tuv></tu>'
+    units = map(unit.format, lines("gn", 25, 6), lines("es", 25, 6))
+    (folder / "memory.tmx").write_text(f"<tmx><body>{''.join(units)}</body></tmx>")
+    (folder / "news.bak").write_text("old\n" * 300)
     for language in ("es", "gn"):
         (folder / f"stories-{language}.txt").write_text("\n".join(lines(language, 20, 4)))
     for name, text in {"~$book.xlsx": "", "one.tsv": "a\nb\n", "notes.md": "by hand\n", "news.gn.gz": ""}.items():
@@ -232,11 +236,22 @@ def test_a_folder_may_have_files_of_any_kind(folder, said):
     config = read_config([folder], tgt_lang="Guarani")
     assert config.data.tgt_lang == "gn" and [*config.data.test] == ["test"]
     files = [Path(one.files[-1]).name for one in config.data.corpora]
-    assert files == ["news.gn", "stories-gn.txt", "own.gn", "bible.gn"]
+    assert files == ["news.gn", "memory.tmx", "stories-gn.txt", "own.gn", "bible.gn"]
     assert config.data.words.files == [str(folder / "words.tsv")]
     told = "\n".join(said())
     assert f"{folder / 'dev.es'} {folder / 'dev.gn'}, as --dev" in told
-    assert "own.gn: weight 1.42, at last 5.25; 30 pairs of the kind that will be translated" in told
+    assert "30 pairs of the kind that will be translated, read most in the last phase" in told
     for aside in ("Valid.es", "~$book.xlsx", "one.tsv", "notes.md", "news.gn.gz", "more"):
         assert any("left aside" in line and str(folder / aside) in line for line in said()), aside
     assert not any("notes.md" in line and "--monolingual" in line for line in said())
+
+
+def test_columns_are_those_of_each_table_that_is_looked_at(folder):
+    pairs = zip(lines("es", 200), lines("gn", 200), lines("es", 200, 3), strict=True)
+    rows = ("\t".join(cells) + "\n" for cells in pairs)
+    (folder / "news.tsv").write_text("".join(rows))
+    (folder / "wiki.gn").write_text("".join(f"{line}\n" for line in lines("gn", 60, 5)))
+    languages = {"src_lang": "es", "tgt_lang": "gn", "columns": "1,2"}
+    bible = [folder / "bible.es", folder / "bible.gn"]
+    assert len(read_config([folder / "news.tsv"], **languages, in_domain=bible).data.corpora) == 2
+    assert read_config([folder / "news.tsv"], **languages, monolingual=[folder / "wiki.gn"]).data.monolingual

@@ -26,6 +26,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nursery import wait_until
 
+from mt_cli.config_file import load_config
 from mt_cli.decoding.translator import Translator
 from mt_cli.serve import app
 from mt_cli.serve.batcher import Batcher
@@ -254,6 +255,9 @@ def test_a_correction_is_kept_in_the_run_and_trained_on(client, mt, tiny):
     learnt = mt("train", "--from", run, "--corrections", "--run-dir", "corrected", "--set", "training.max_steps=2")
     assert learnt.code == 0 and b"corrections.tsv: 2 of 2 pairs kept" in learnt.err
     assert b"so that it is not forgotten: corrected/rehearsal" in learnt.err
+    sets = ("--dev", "test.en", "--dev", "test.de", "--set", "training.max_steps=2", "--run-dir", "of-own-dev")
+    assert mt("train", "--from", run, "--corrections", *sets).code == 0
+    assert load_config(Path("of-own-dev/config.yaml")).data.dev == ["test.en", "test.de"]
     assert mt("train", "tiny.yaml", "--corrections").code == 2
     assert b"no corrections yet" in mt("train", "--from", "corrected", "--corrections").err
 

@@ -396,6 +396,8 @@ NOT_MEANT = [
     ("a.po", PO.replace('msgstr "Ja"', "msgstr Ja"), None, 'a.po:11: expected msgid "..." and msgstr "..."; check it with msgfmt'),
     ("a.jsonl", '{"a": "b", "c": "d"}\n["a"]\n', None, 'a.jsonl:2: expected an object such as {"src": "...", "tgt": "..."} on each line'),
     ("a.jsonl", '{"a": "b"\n', None, "a.jsonl:1: no JSON (Expecting ',' delimiter: line 1 column 10 (char 9)); expected an object on each line"),
+    ("a.jsonl", '{"src": "hola \\ud83d", "tgt": "maitei"}\n', None, "a.jsonl:1: invalid UTF-8 at byte 6 (0xed); "),
+    ("a.tmx.gz", gzip.compress(TMX.encode(), mtime=0)[:12] + b"\xff" * 9, "en,de", "a.tmx.gz: Error -3 while decompressing data"),
     ("a.txt", "one\ntwo\n", None, "a.txt:1: one column, expected source and target with a tab between them; give such a table, or two text files"),
 ]  # fmt: skip
 

@@ -409,6 +409,13 @@ def test_it_is_left_out_where_it_is_of_no_use(parent, settings):
     assert not Path("run/rehearsal").exists()
 
 
+def test_the_same_text_with_new_lines_takes_its_place_and_is_not_missed(parent, caplog):
+    for code in ("en", "de"):
+        Path(f"train.{code}").write_text(Path(f"train.{code}").read_text() + "cat\n" * 20)
+    assert len(prepared("data.train=[train.en, train.de]").train.parts) == 1
+    assert "no training text any more" not in caplog.text
+
+
 def test_a_run_whose_text_is_not_what_it_was_is_taken_without_it(parent, caplog):
     Path("train.en").write_text("cat\n" * 200)
     assert len(prepared().train.parts) == 1

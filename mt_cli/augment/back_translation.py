@@ -20,7 +20,7 @@ from tqdm import tqdm
 
 from mt_cli.augment.fine_tuning import inputs_of_runs, parent_of, same_pair, sha256_of_best
 from mt_cli.checking.faults import FaultFinder, Sample
-from mt_cli.config import Config, Monolingual, given_keys, is_memory
+from mt_cli.config import Config, Corpus, Monolingual, given_keys, is_memory
 from mt_cli.data.corpus import CorpusReport, SentencePair, TrainingText, read_monolingual, sha256_of
 from mt_cli.data.normalize import normalize
 from mt_cli.data.split import NearIndex, letters
@@ -99,7 +99,7 @@ def reverse_config(config: Config, back: RunDir) -> Config:
     exchanged = {
         "src_lang": data.tgt_lang,
         "tgt_lang": data.src_lang,
-        "train": [corpus.model_copy(update={"files": corpus.files[::-1]}) for corpus in corpora],
+        "train": list(map(_exchanged, corpora)),
         "dev": data.dev and data.dev[::-1],
         "test": {name: files[::-1] for name, files in data.test.items()},
         "words": words,
@@ -109,6 +109,11 @@ def reverse_config(config: Config, back: RunDir) -> Config:
     }
     training = config.training.model_copy(update=update)
     return config.model_copy(update={"data": data.model_copy(update=exchanged), "training": training})
+
+
+def _exchanged(corpus: Corpus) -> Corpus:
+    rewrite = {"rewrite": corpus.rewrite_source, "rewrite_source": corpus.rewrite}
+    return corpus.model_copy(update={"files": corpus.files[::-1], **rewrite})
 
 
 def _exchanged_columns(columns: str | None, sets: list[list[str]]) -> str | None:

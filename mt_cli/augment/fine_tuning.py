@@ -174,7 +174,8 @@ def rehearse(config: Config, run: RunDir) -> None:
     parent, products = None if run.steps() else parent_of(config), run.manifest.products
     inputs = {**inputs_of_runs(run, parent=parent), "train": TrainingText(config.data).sha256()}
     inputs |= {name: products[name].sha256 for name in ("synthetic",) if name in products}
-    settings = {"rehearsal": config.training.rehearsal, "seed": config.training.seed}
+    weights = [corpus.weight for corpus in config.data.corpora]
+    settings = {"rehearsal": config.training.rehearsal, "seed": config.training.seed, "weights": weights}
     run.manifest.product("rehearsal", inputs, settings, lambda: _rehearsed(config, run, parent))
 
 
@@ -188,6 +189,8 @@ def _rehearsed(config: Config, run: RunDir, parent: RunDir | None) -> Made:
     text = TrainingText(data.model_copy(update={"train": corpora}))
     n_new = sum(corpora[pair.corpus].weight for pair in text.read())
     n_wanted = round(share / (1 - share) * n_new)
+    if n_new >= _TAKES_ITS_PLACE * files.n_written():
+        return nothing  # before its text is read, which may be this one with new lines
     try:
         n_theirs = sum(1 for _ in _learnt_pairs(files))
     except (DataError, RunDirError) as error:

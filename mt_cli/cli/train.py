@@ -77,6 +77,8 @@ def train(
         if corpus or init_from is None:
             raise UsageError("--corrections takes the place of a corpus; give --from RUN with it, and no corpus")
         table, columns, kept = corrections_of(init_from)
+        of_command = {"data.dev": dev, "data.test": test}
+        kept = [one for one in kept if not of_command.get(one.partition("=")[0])]
         corpus, (src_lang, tgt_lang) = [table], columns.split(",")
         run_dir = run_dir or init_from.with_name(f"{init_from.name}-corrected")
     if not corpus:

@@ -10,7 +10,7 @@ from array import array
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial, reduce
+from functools import cached_property, reduce
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -173,8 +173,15 @@ def _rows_of_table(file: str, columns: str | None, report: CorpusReport) -> Iter
     layout = find_layout(Path(file), columns)
     report.notes.append(str(layout))
     for line, *cells in read_rows(layout):
-        src, tgt = (re.sub("\r?\n|\r", " ", cell).encode("utf-8", "surrogateescape") for cell in cells)
+        src, tgt = (_as_bytes(re.sub("\r?\n|\r", " ", cell)) for cell in cells)
         yield line, (src, tgt)
+
+
+def _as_bytes(cell: str) -> bytes:
+    try:
+        return cell.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # half an emoji (\ud83d), which is no UTF-8 either
+        return cell.encode("utf-8", "surrogatepass")
 
 
 def write_copy(pairs: Iterable[SentencePair], file: Path) -> None:
@@ -236,6 +243,11 @@ class Places:
         return ((corpus, line) for corpus, marks in of_corpora for line, mark in enumerate(marks) if mark)
 
 
+def _rewriting(rules: Mapping[str, str]) -> Callable[[str], str]:
+    both = {**rules, **{old.capitalize(): new.capitalize() for old, new in rules.items()}}
+    return lambda text: reduce(lambda line, old: line.replace(old, both[old]), both, text)
+
+
 @dataclass(frozen=True)
 class TextSet:
     """Files that are read in one way."""
@@ -248,6 +260,7 @@ class TextSet:
     dedup: bool = False
     corpus: int = 0  # its number in the training text
     rewrite: Mapping[str, str] = field(default_factory=dict)  # of its targets
+    rewrite_source: Mapping[str, str] = field(default_factory=dict)
     key: str = ""  # of the config, in its section data
 
     @cached_property
@@ -257,13 +270,14 @@ class TextSet:
     @property
     def reading(self) -> dict[str, Any]:
         """The settings that reading depends on."""
-        return {name: getattr(self, name) for name in ("columns", "on_bad_line", "dedup", "rewrite")}
+        return {name: getattr(self, name) for name in ("columns", "on_bad_line", "dedup", "rewrite", "rewrite_source")}
 
     def rewritten(self, pairs: Iterable[SentencePair]) -> Iterator[SentencePair]:
-        """With targets in the way of writing that is learnt, capitals too."""
-        both = {**self.rewrite, **{old.capitalize(): new.capitalize() for old, new in self.rewrite.items()}}
-        rewrite = partial(reduce, lambda tgt, old: tgt.replace(old, both[old]), both)
-        return (pair._replace(tgt=rewrite(pair.tgt)) for pair in pairs) if both else iter(pairs)
+        """In the way of writing that is learnt, capitals too."""
+        if not self.rewrite and not self.rewrite_source:
+            return iter(pairs)
+        src, tgt = map(_rewriting, (self.rewrite_source, self.rewrite))
+        return (pair._replace(src=src(pair.src), tgt=tgt(pair.tgt)) for pair in pairs)
 
     def read(self, report: CorpusReport | None = None) -> Iterator[SentencePair]:
         """The normalized pairs. Raises DataError, also after the last one, if the files no longer have the hash `sha256`."""
@@ -296,7 +310,7 @@ class TrainingText:
         self.sets, several = list[TextSet](), len(corpora) > 1
         for i, (one, own) in enumerate(zip(corpora, self.corpus_names, strict=True)):
             number, called, key = (f"-{i + 1}", f" {own}", f"train.{i}") if several else ("", "", "train")
-            how = {"dedup": data.dedup, "corpus": i, "rewrite": one.rewrite}
+            how = {"dedup": data.dedup, "corpus": i, "rewrite": one.rewrite, "rewrite_source": one.rewrite_source}
             self.sets.append(text_set(f"train{number}", f"train{suffix}{called}", one.files, data.columns, key, **how))
         named = {"dev": (data.dev, "dev")} if data.dev else {}
         named |= {name: (files, f"test.{name}") for name, files in data.test.items()}
@@ -339,12 +353,12 @@ class TrainingText:
             yield from one.rewritten(read_raw_pairs(one.files, one.columns, "skip", report, one.corpus))
 
     def table(self, rows: Iterable[tuple[str, SentencePair]]) -> Iterator[str]:
-        """A table of pairs and reasons; of several corpora with number and name. What a spreadsheet takes for a formula
+        """A table of pairs and reasons; of several corpora, or with words, with number and name. What a spreadsheet takes for a formula
         gets an apostrophe."""
-        is_one = len(self.corpora) == 1
+        is_one = len(self._names) == 1
         yield f"line\treason\tsource\ttarget{'' if is_one else _CORPUS_COLUMNS}\n"
         for said, pair in rows:
-            own = "" if is_one else f"\t{pair.corpus + 1}\t{self.corpus_names[pair.corpus]}"
+            own = "" if is_one else f"\t{pair.corpus + 1}\t{self._names[pair.corpus]}"
             src, tgt = (f"'{text}" if text.startswith(("=", "+", "-", "@")) else text for text in pair[:2])
             yield f"{pair.line}\t{said}\t{src}\t{tgt}{own}\n"
 

@@ -4,6 +4,7 @@
 import gzip
 import json
 import re
+import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -121,7 +122,7 @@ def _xml_units(file: Path) -> Iterator[Unit]:
         reason = str(error).partition(" (")[0]
         found = f"{file}: cannot be read after unit {number:,}: {reason}"
         raise DataError(f"{found}; export it anew from the program that wrote it") from None
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{file}: {getattr(error, 'strerror', None) or error}; give the path of a file") from None
 
 

@@ -8,7 +8,7 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -37,8 +37,13 @@ def write_bytes(path: Path, content: bytes) -> None:
     write_atomically(path, lambda handle: handle.write(content))
 
 
+def write_rows(path: Path, rows: Iterable[str]) -> None:
+    lines = (row.encode("utf-8", "backslashreplace") for row in rows)  # a path need not be UTF-8
+    write_atomically(path, lambda handle: handle.writelines(lines))
+
+
 def write_text(path: Path, text: str) -> None:
-    write_bytes(path, text.encode("utf-8", "backslashreplace"))  # a path need not be UTF-8
+    write_rows(path, [text])
 
 
 @contextlib.contextmanager

@@ -8,7 +8,6 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import cache, cached_property, partial, reduce
 from itertools import chain, filterfalse, islice
-from operator import methodcaller
 from pathlib import Path
 from typing import Any, Literal
 
@@ -29,7 +28,7 @@ from mt_cli.data.split import split as split_text
 from mt_cli.data.tokenizer import REAL, SYNTHETIC, Tokenizer
 from mt_cli.decoding.terms import Glossary
 from mt_cli.errors import DataError
-from mt_cli.files import cannot_write, write_atomically, write_text
+from mt_cli.files import cannot_write, write_rows, write_text
 from mt_cli.recipe import FactsCounter
 from mt_cli.run.manifest import Made
 from mt_cli.run.run_dir import RunDir
@@ -168,7 +167,9 @@ class PairText:
         if self.report is None:
             self.read()
             data = self.data.in_language
-            read = lambda: self.pairs(*self.sets[: len(data.corpora)])
+            # Copies are normalized, which hides text that was decoded wrongly.
+            of_copies = lambda: self.pairs(*self.sets[: len(data.corpora)])
+            read = TrainingText(data).read_raw if data.clean else of_copies
             corpus = ReadCorpus(read, [*self.named_sets.values()], self.characters, self.parent is not None)
             first = corpus._replace(read_train=lambda: islice(read(), _MOST_CHECKED))
             self.report = full_check(data, corpus) if data.clean else quick_check(data, first)
@@ -267,10 +268,7 @@ def _hold_out(text: PairText) -> Made:
                 yield kind.replace("_", " "), pair
 
     files = [text.files.left_out_file]
-    rows = (
-        row.encode("utf-8", "backslashreplace") for row in text.training_text.table(left_out())
-    )  # a path need not be UTF-8
-    write_atomically(files[0], methodcaller("writelines", rows))
+    write_rows(files[0], text.training_text.table(left_out()))
     if sets:
         for name, pairs in sets.items():
             for side, file in enumerate(map(Path, text.files.files_of("held_out", name))):

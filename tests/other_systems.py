@@ -1,7 +1,7 @@
 """Takes away from a process on Linux what Windows and macOS have not, or have in another way.
 
 Windows: no `resource`, `SIGHUP`, `os.fork` and their like; folders cannot be opened; a file that is open or
-mapped cannot be replaced, renamed or deleted; text files without an encoding are in the code page, and lines end in
+mapped cannot be replaced, renamed or deleted, and one that is read cannot be synced; text files without an encoding are in the code page, and lines end in
 `\\r\\n`. Both: no /proc, no `mallopt`. Only a computer with the system itself shows what is not known here.
 """
 
@@ -9,6 +9,7 @@ import builtins
 import contextlib
 import ctypes
 import errno
+import fcntl
 import io
 import os
 import shutil
@@ -39,10 +40,20 @@ def take_away() -> None:
     tempfile.TemporaryFile = tempfile.NamedTemporaryFile  # type: ignore[misc]
     ctypes.CDLL = _Library  # type: ignore[misc]
     io.open = builtins.open = _open_in_code_page  # type: ignore[assignment]
+    os.fsync = _fsync_what_may_be_written
     sys.addaudithook(_refuse)
 
 
 pytest_configure = take_away  # with `-p other_systems` all tests run so
+
+
+_fsync = os.fsync
+
+
+def _fsync_what_may_be_written(file: Any) -> None:
+    if fcntl.fcntl(file, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+    _fsync(file)
 
 
 class _Library(ctypes.CDLL):

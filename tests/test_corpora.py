@@ -135,13 +135,18 @@ def test_each_corpus_is_built_by_itself_and_all_are_one_mixture(two, caplog):
 
 
 def test_what_is_held_out_and_cleaned_away_is_named_by_corpus_and_not_trained_on(two):
+    """Also what reading would hide or refuse: text that was decoded wrongly, a line that is not UTF-8."""
     change("b.tsv", 7, "the cat sees the red house\tthe cat sees the red house")
+    change("b.tsv", 8, "the green cat sees it\tdasâ\x80\x99s ist es")
+    change("b.tsv", 9, "the dog\t?")
+    Path("b.tsv").write_bytes(Path("b.tsv").read_bytes().replace(b"\t?", b"\t\xff"))
     data = prepared("data.dev=null", "data.test={}", "data.clean=true")
     run = RunDir(Path("run"))
     left_out = pair_of(run).left_out_places()
-    assert (1, 7) in left_out and any((0, line) in left_out for line in range(1, 81))
+    assert {(1, 7), (1, 8)} <= {*left_out} and any((0, line) in left_out for line in range(1, 81))
     text = TrainingText(data.config.data)
-    kept = [text.format_place(pair.place).removeprefix("line ") for pair in text.read() if pair.place not in left_out]
+    kept = [text.format_place(pair.place) for pair in text.read() if pair.place not in left_out]
+    assert not {"b.tsv:8", "b.tsv:9"} & {*kept}
     assert [data.train.format_location(i) for i in range(len(data.train))] == kept
     rows = pair_of(run).left_out_file.read_text().splitlines()
     assert any(row.startswith("7\tcopied\t") and row.endswith("\t2\tb.tsv") for row in rows)

@@ -285,11 +285,8 @@ def test_a_notebook_gets_what_mt_check_prints_of_one_language_pair(mt, tiny, ali
 def test_mt_check_prints_all_sets_and_writes_what_it_would_drop(mt, aligned, tmp_path):
     files = corpus([*PLAIN, PLAIN[0]])
     answer = mt("check", *files)
-    assert (
-        (answer.code, answer.err) == (0, b"")
-        and b"source (en)" in answer.out
-        and b"different sentences, too few" in answer.out
-    )
+    assert (answer.code, answer.err) == (0, b"")
+    assert b"source (en)" in answer.out and b"different sentences, too few" in answer.out
     assert b"Reached elsewhere: chrF" in answer.out
     report = json.loads(mt("check", *files, "--json", "--src-lang", "en-GB").out)
     assert (report["src"]["language"], report["tgt"]["language"]) == ("en-GB", "de")
@@ -301,6 +298,7 @@ def test_mt_check_prints_all_sets_and_writes_what_it_would_drop(mt, aligned, tmp
     dev, test = corpus([*DEV, ("The ŵ", "Der mann")], "dev"), corpus(PLAIN, "test")
     options = ["--dev", dev[0], "--dev", dev[1], "--test", test[0], "--test", test[1]]
     command = ["check", *corpus([*PLAIN, PLAIN[3]]), *options, "--dropped", tmp_path / "dropped.tsv"]
+    assert mt(*command[:-1], tmp_path / "no" / "dropped.tsv").said[-1].endswith("make it or choose another --dropped")
     answer = mt(*command)
     assert answer.code == 1 and b"fatal in test: 200 (100.0%) in training: " in answer.out
     assert b" unknown characters: characters of the source of dev" in answer.out

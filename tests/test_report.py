@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from browser import CHROMIUM
 from test_explain import HOSTILE, embedded
 from tiny_trainer import options
@@ -122,15 +123,16 @@ def test_an_imported_run_has_no_training_to_show_and_one_of_few_steps_its_verdic
 def test_log_and_report_judge_a_training_by_the_pairs_that_people_wrote(tiny, mt, monkeypatch):
     Path("made.tsv").write_text("green moon\tgrau Mond\n" * 9)  # as a machine may translate
     Path("words.tsv").write_text("blue\tblau\n")
-    own, n_of = "{files: [train.en, train.de]}", []
+    own, n_of, sizes = "{files: [train.en, train.de]}", [], []
     made = "{files: made.tsv, synthetic: true, hold_out: false}"
     for where in ("mt_cli.build", "mt_cli.explain.report"):
-        judge = lambda curve, vocab_size, n_pairs, *_: n_of.append(n_pairs) or []
+        judge = lambda curve, size, n_pairs, *_: n_of.append(n_pairs) or sizes.append(size) or []
         monkeypatch.setattr(f"{where}.verdict", judge)
     settings = [f"data.train=[{own}, {made}]", "data.words={files: words.tsv}", "data.variation=0.4"]
     settings += ["data.terms=0.3", "training.max_steps=2", "training.validate_every_steps=2"]
     assert mt("train", "tiny.yaml", "--run-dir", "run", *options(*settings)).code == 0
     assert RunReport(RunDir(Path("run")), "").summary and n_of == [200, 200]
+    assert len({*sizes}) == 1, "that of the tokenizer, as of a small text it has not as many pieces as asked for"
 
 
 def test_the_dev_set_is_shown_where_there_is_no_test_set(tiny, trained_run):
@@ -186,6 +188,17 @@ def test_several_seeds_are_one_set_and_each_paragraph_stands_once(tiny, trained_
     paragraphs = re.findall(r"<(?:p|h3)>(.*?)</(?:p|h3)>", PAGE.read_text("utf-8"), re.DOTALL)
     assert len(paragraphs) > 10 and len(set(paragraphs)) >= len(paragraphs) - 9  # the tests' lines may be equal
     assert sum("200 pairs" in one for one in paragraphs) == 1
+
+
+def test_a_run_of_several_pairs_stands_beside_one_of_a_single_pair(tiny, trained_run):
+    several = copied(trained_run, "several")
+    config = yaml.safe_load((several / "config.yaml").read_text())
+    of_pair = ("src_lang", "tgt_lang", "train", "dev", "test")
+    pair = {key: config["data"].pop(key) for key in of_pair if key in config["data"]}
+    config["data"]["pairs"] = [pair, pair | {"tgt_lang": "fr"}]
+    (several / "config.yaml").write_text(json.dumps(config))
+    keys = [reported(*runs, quick=True).differing_keys for runs in ((trained_run, several), (several, trained_run))]
+    assert all({"data.src_lang", "data.pairs"} <= {row[0] for row in rows} for rows in keys)
 
 
 def test_the_first_words_about_several_runs_compare_the_best_two(tiny, trained_run, monkeypatch):

@@ -136,7 +136,10 @@ def test_a_signal_before_the_first_step_stops_at_once_with_nothing_to_save(nurse
 
 def test_a_half_written_file_of_a_killed_process_is_cleared_away(tiny, trained_run, mt):
     run = copy_of(trained_run).path
-    orphans = [run / "checkpoints" / ".tmp-123-step-000085.pt", run / ".tmp-123-best"]
+    (run / "held_out").mkdir()
+    orphans = [
+        run / name for name in ("checkpoints/.tmp-123-step-000085.pt", ".tmp-123-best", "held_out/.tmp-123-dev.en")
+    ]
     for orphan in orphans:
         orphan.write_bytes(b"half")
     (run / ".tmp-123-ct2").mkdir()  # an export, which may still be written

@@ -353,7 +353,7 @@ def test_text_of_the_other_run_is_learnt_and_kept_in_the_run(parent, caplog, mon
         raise cannot_write(path, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
 
     shutil.rmtree("run")
-    monkeypatch.setattr("mt_cli.augment.fine_tuning.write_atomically", fail)
+    monkeypatch.setattr("mt_cli.augment.fine_tuning.write_rows", fail)
     with pytest.raises(RunDirError, match="No space left on device; free space and run the same command again"):
         prepared()  # a full disk is no lack of the other run
 

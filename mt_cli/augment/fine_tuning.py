@@ -4,7 +4,6 @@ network, weights and held-out sets, and rehearses some of the parent's text (mix
 import logging
 from collections.abc import Callable, Iterator
 from itertools import compress, islice
-from operator import methodcaller
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +14,7 @@ from mt_cli.config_file import complete
 from mt_cli.data.corpus import SentencePair, TrainingText
 from mt_cli.data.tokenizer import Tokenizer, extend_tokenizer
 from mt_cli.errors import ConfigError, DataError, RunDirError
-from mt_cli.files import sha256_of_file, write_atomically
+from mt_cli.files import sha256_of_file, write_rows
 from mt_cli.model.transformer import Transformer
 from mt_cli.run.checkpoint import load_model
 from mt_cli.run.manifest import Made
@@ -204,8 +203,7 @@ def _rehearsed(config: Config, run: RunDir, parent: RunDir | None) -> Made:
     is_chosen[np.random.default_rng(config.training.seed).choice(n_theirs, n_pairs, replace=False)] = True
     saved = [Path(file) for file in own.made_files("rehearsal")]
     for side, file in enumerate(saved):
-        lines = (f"{pair[side]}\n".encode() for pair in compress(_learnt_pairs(files), is_chosen))
-        write_atomically(file, methodcaller("writelines", lines))
+        write_rows(file, (f"{pair[side]}\n" for pair in compress(_learnt_pairs(files), is_chosen)))
     log.info(f"{share:.0%} of an epoch is text of {parent.path}, so that it is not forgotten: {saved[0].parent}")
     return Made(saved, {"n_pairs": n_pairs, "weight": max(0.001, min(1.0, n_wanted / n_pairs))})
 

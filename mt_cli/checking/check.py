@@ -190,7 +190,7 @@ def check(data: Config | DataConfig, corpus: ReadCorpus | None = None) -> Report
 
 def quick_check(data: DataConfig, corpus: ReadCorpus | None = None) -> Report:
     """`check` without the search for shifted stretches and wrong partners, which takes most of its time."""
-    text, reading = TrainingText(data), list[CorpusReport]()
+    text, reading, is_training = TrainingText(data), list[CorpusReport](), corpus is not None
     if corpus is None:
         refuse_exchanged(data)
         corpus, passing = ReadCorpus(text.read_raw, []), text.read_raw(reading)
@@ -237,7 +237,8 @@ def quick_check(data: DataConfig, corpus: ReadCorpus | None = None) -> Report:
         findings += findings_of(faults, n_pairs, held_out.name, Dropped())
         findings += held_out.findings(finder, corpus.has_parent, text.format_place)
     notes = [note for report in reading for note in report.notes]
-    gaps = [line for dev in devs for line in _gaps(text, survey.sample.pairs, dev, trained_spellings)]
+    asked = [] if is_training else devs
+    gaps = [line for dev in asked for line in _gaps(text, survey.sample.pairs, dev, trained_spellings)]
     return Report(text, notes, n_lines, n_distinct, facts, findings, dropped, corpus.read_train, spellings, gaps)
 
 

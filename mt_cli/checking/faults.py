@@ -88,7 +88,7 @@ class Kind(StrEnum):
     # Of a dev or test set beside training
     OTHER_SPELLING = ("other_spelling", "info", _KEPT, _NEVER,
         "dev writes the {side} otherwise than training does: {spellings}",
-        "Nothing to do: mt train reads training as dev writes it, unless data.spelling is own.")
+        "mt train reads training as dev writes it. Where data.spelling is own it does not: then write both alike.")
     IN_TRAINING = ("in_training", "warning", _KEPT, 0.5,
         "pairs of {set} that training has, too: their scores say what was remembered, not what was learnt",
         "Take them out of the training files or out of {set}.")

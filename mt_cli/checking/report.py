@@ -9,7 +9,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from itertools import islice
-from operator import methodcaller
 from pathlib import Path
 from typing import Any, get_args
 
@@ -18,7 +17,7 @@ from mt_cli.data.corpus import Place, Places, SentencePair, TrainingText
 from mt_cli.data.normalize import normalize
 from mt_cli.data.spelling import Spellings
 from mt_cli.display import column_width, escaped, shortened
-from mt_cli.files import write_atomically
+from mt_cli.files import write_rows
 from mt_cli.recipe import reached_scores
 
 _N_EXAMPLES, _N_SHOWN = 100, 3  # kept of each kind, and shown at the terminal
@@ -209,7 +208,7 @@ class Report:
             for pair in heapq.merge(self.read(), bad, key=lambda pair: pair.place)
             if (kind := self.dropped.kind_of(pair.place))
         )
-        write_atomically(path, methodcaller("writelines", map(str.encode, self.text.table(rows))))
+        write_rows(path, self.text.table(rows))
 
 
 def _pairs(n: int) -> str:

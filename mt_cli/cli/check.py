@@ -33,6 +33,8 @@ def check(
     """
     if dropped is not None and dropped.exists():
         raise UsageError(f"{dropped}: File exists; choose another --dropped")
+    if dropped is not None and not dropped.parent.is_dir():
+        raise UsageError(f"{dropped.parent}: no such directory; make it or choose another --dropped")
     settings = overrides or []
     pairs = read_config(corpus, src_lang, tgt_lang, columns, dev, test, settings, in_domain=in_domain).data.directions
     if len(pairs) > 1 and dropped is not None:

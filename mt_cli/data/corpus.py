@@ -305,7 +305,8 @@ class TrainingText:
         def text_set(name: str, label: str, files: list[str], columns: str | None, key: str, **more: Any) -> TextSet:
             if len(files) == 1 and is_memory(files[0]):  # what names source and target in it is their languages
                 columns = f"{data.src_lang},{data.tgt_lang}"
-            return TextSet(name, label, files, columns, data.on_bad_line, key=key, **more)
+            on_bad_line = "skip" if data.clean and "corpus" in more else data.on_bad_line  # of what is trained on
+            return TextSet(name, label, files, columns, on_bad_line, key=key, **more)
 
         self.sets, several = list[TextSet](), len(corpora) > 1
         for i, (one, own) in enumerate(zip(corpora, self.corpus_names, strict=True)):

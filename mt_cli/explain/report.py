@@ -133,7 +133,12 @@ class RunReport:
         if curve := learning_curve(self.records):
             n_written, share_faulty = self.run.quality_of_text(self.config.data)
             n_epochs = self.records[-1].get("epoch", 1) - 1  # the last one has hardly ever ended
-            lines = verdict(curve, self.config.tokenizer.vocab_size, n_written, n_epochs, share_faulty)
+            load = lambda _: self.run.load_tokenizer(
+                self.config.tokenizer.joint
+            )  # a small text has fewer pieces than asked for
+            tokenizer = self._read(self.run.path, load)
+            vocab_size = tokenizer.tgt_vocab_size if tokenizer else self.config.tokenizer.vocab_size
+            lines = verdict(curve, vocab_size, n_written, n_epochs, share_faulty)
         finished = f"The training has finished after {steps} steps{time}. {best} {command}"
         return [*(f"{line[:1].upper()}{line[1:]}." for line in lines), finished]
 
@@ -236,7 +241,8 @@ def report(
     sets = [] if quick else _translate(found, checkpoint, device, robustness)
     configs = [list(run.config.model_dump().items()) for run in found]
     values = [{f"{name}.{key}": str(one) for name, own in config for key, one in own.items()} for config in configs]
-    rows = ([key, *(own[key] for own in values)] for key in values[0])
+    keys = dict.fromkeys(key for own in values for key in own)
+    rows = ([key, *(own.get(key, "") for own in values)] for key in keys)
     differing = [row for row in rows if len({*row[1:]}) > 1]
     made = Report(output, _summary(found, sets), found, sets, differing)
     data = safe_json({"runs": [run.for_script() for run in found], "sets": [one.for_script() for one in sets]})

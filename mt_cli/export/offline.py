@@ -121,8 +121,6 @@ def _network(packer: _Packer, model: Transformer, config: ModelConfig, n_positio
     def embeddings(side: Any) -> dict[str, Any]:
         return {"token": packer.matrix([side.token.weight]), "norm": packer.norm(side.norm)}
 
-    if config.positions not in ("sinusoid", "rotary", "rotary_cross"):
-        raise UsageError(f"a page cannot compute model.positions {config.positions}; train a run with rotary ones")
     size, start = (config.d_model, config.first_position) if config.positions == "sinusoid" else (config.d_k, 0)
     angles = sinusoid_table(n_positions, size, start)[1:]
     projection, is_scaled = model.projection, config.embedding_scale == "projection"

@@ -132,7 +132,7 @@ class Manifest:
         """With what was made, which is on the disk when this returns."""
         files = {}
         for path in paths:
-            with path.open("rb") as content:
+            with path.open("r+b") as content:  # Windows syncs only what may be written
                 os.fsync(content.fileno())
             files[path.relative_to(self.folder).as_posix()] = sha256_of_file(path)
         for folder in {path.parent for path in paths}:

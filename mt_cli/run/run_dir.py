@@ -62,7 +62,7 @@ class RunDir:
             refuse_outside(run.path, run.config_file)
             return run
         found = "no config.yaml in it" if path.is_dir() else "not a directory" if path.exists() else "no such directory"
-        runs = sorted(file.parent for file in RUNS.glob("*/config.yaml"))
+        runs = sorted(file.parent for file in RUNS.glob("[!.]*/config.yaml"))
         near = difflib.get_close_matches(path.name, [run.name for run in runs], n=1)
         holds = f"; it holds {', '.join(map(str, runs[:5]))}" if path == RUNS and runs else ""
         more = f"; did you mean {RUNS / near[0]}?" if near and not path.exists() else holds
@@ -188,7 +188,7 @@ def locked(folder: Path) -> Iterator[None]:
     except NotImplementedError:
         raise RunDirError(f"{folder}: its disk has no locks of files; choose another --run-dir") from None
     try:
-        for orphan in (*folder.glob(".tmp-*"), *(folder / "checkpoints").glob(".tmp-*")):
+        for orphan in folder.rglob(".tmp-*"):
             if not orphan.is_dir():  # a folder belongs to an export, which may still be writing
                 orphan.unlink(missing_ok=True)  # left by a process that was killed while it wrote
         write_text(owner, f"pid {os.getpid()} since {time.strftime('%Y-%m-%d %H:%M')}")

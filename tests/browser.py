@@ -131,9 +131,9 @@ class Browser(Page):
         for kind in () if move_only else ("mousePressed", "mouseReleased"):
             self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 
-    def drop(self, file: Path) -> None:
-        """A file from another window, onto the middle of the page."""
-        data = {"items": [], "files": [str(file)], "dragOperationsMask": 1}
+    def drop(self, *files: Path) -> None:
+        """Files from another window, onto the middle of the page."""
+        data = {"items": [], "files": [*map(str, files)], "dragOperationsMask": 1}
         for kind in ("dragEnter", "dragOver", "drop"):
             self.call("Input.dispatchDragEvent", type=kind, x=200, y=200, data=data)
 
@@ -232,11 +232,11 @@ class Firefox(Page):
         presses = [] if move_only else [{"type": kind, "button": 0} for kind in ("pointerDown", "pointerUp")]
         self._act("pointer", {"type": "pointerMove", "x": x, "y": y}, *presses)
 
-    def drop(self, file: Path) -> None:
+    def drop(self, *files: Path) -> None:
         script = """const data = new DataTransfer();
-            data.items.add(new File([arguments[0]], arguments[1]));
+            for (const [name, text] of arguments[0]) data.items.add(new File([text], name));
             document.body.dispatchEvent(new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true }));"""
-        self._run(script, file.read_text("utf-8"), file.name)
+        self._run(script, [[file.name, file.read_text("utf-8")] for file in files])
 
     def resize(self, width: int, height: int) -> None:
         """Of the page; its window would not be as narrow as a phone."""

@@ -114,6 +114,10 @@ REPORTED = {
     "escaped HTML": ("a.xml", ANDROID.format('&lt;a href="x"&gt;Web&lt;/a&gt; %1$s'), [("Web", "WEB"), ("%1$s", "%1$S"), NOTED]),
     "metaculus#2299": ("a.md", "un [<u>candidato</u>](https://x.y/a_(b)) y\n", [("un ", "UN "), ("candidato", "CANDIDATO"), (" y\n", " Y\n")]),
     "weblate#3649": ("a.md", "[My Page](http://x.com \"t\"), [a][b] `x` and ~~no~~\n\n[b]: http://y\n", [("My Page", "MY PAGE"), ("[a]", "[A]"), ("and", "AND"), ("no", "NO")]),
+    "TOML before Markdown": ("a.md", '+++\ntitle = "Not"\ndraft = true\n+++\n\nhi\n', [("hi", "HI")]),
+    "a picture that stays": ("a.html", '<p>hi</p><img alt="Coca Cola" translate="no">', [("hi", "HI")]),
+    "a TSV without quotes": ("a.tsv", 'en\tde\n"Hi" you\n', [('"Hi" you', '"Hi" you\t"HI" YOU')]),
+    "half an emoji": ("a.json", '{"a": "dog \\ud83d runs"}', [("dog \\ud83d runs", "DOG \\ufffd RUNS")]),
     "JSON of other types": ("a.json", '{"a": "{{count}} item", "b": ["x <b>y</b>", null, 1.50]}', [("item", "ITEM"), ("{{count}}", "{{COUNT}}"), ("x <b>y", "X <b>Y")]),
 }  # fmt: skip
 
@@ -160,6 +164,24 @@ def test_what_is_written_can_be_read_and_asks_for_nothing_more(tmp_path):
     again = open_document(tmp_path / "new.po").segments
     assert [one.target.strip() for one in again] == [(one.text * 9).strip() for one in document.segments]
     assert not any(one.is_asked for one in again)
+
+
+@pytest.mark.parametrize(("name", "content", "translation", "expected"), [
+    ("a.properties", "a=keep {0}\n", "don't keep {0}", "a=don''t keep {0}\n"),  # to Java's MessageFormat
+    ("a.properties", "a=keep\n", "don't", "a=don't\n"),
+    ("a.po", '#, no-c-format\nmsgid "100% of it"\nmsgstr ""\n', "100% davon", "100% davon"),
+    ("a.po", '#, c-format\nmsgid "100% of it"\nmsgstr ""\n', "100% davon", None),
+    ("a.html", b'<meta charset=iso-8859-1><p>\x93hi\x94</p>', "“ho” –", b"\x93ho\x94 \x96"),  # as browsers read it
+])  # fmt: skip
+def test_what_a_format_demands_is_written(tmp_path, name, content, translation, expected):
+    header = 'msgid ""\nmsgstr ""\n\n' if name == "a.po" else ""
+    (tmp_path / name).write_bytes(content if isinstance(content, bytes) else (header + content).encode())
+    document = open_document(tmp_path / name)
+    made = [translate.checked(one, Written(translation), name) for one in document.segments]
+    assert (made == [None]) == (expected is None)
+    assert expected is None or (expected if isinstance(expected, bytes) else expected.encode()) in document.written(
+        made, "de"
+    )
 
 
 RUSSIAN = (
@@ -302,6 +324,7 @@ def documents(tmp_path, monkeypatch):
     Path("in/app.po").write_text(f'{GERMAN}{entries}msgid "cat"\nmsgstr "Kater"\n')
     Path("in/sub/page.html").write_text(WEB)
     Path("in/logo.png").write_bytes(b"\x89PNG")
+    Path("in/sitemap.xml").write_text("<urlset></urlset>")
     return tmp_path
 
 
@@ -322,7 +345,7 @@ def test_a_folder_is_translated_and_continues_after_a_kill(mt, mt_process, train
     answer = mt("translate", trained_run, "in", "--output", "whole")
     assert (answer.code, answer.out) == (0, b"")
     counts = ["whole/app.po: 5 of 6 segments translated", "whole/sub/page.html: 1 of 1 segments translated"]
-    assert answer.said == ["left out, of no format that is known: logo.png", *counts]
+    assert answer.said == ["left out, of no format that is known: logo.png, sitemap.xml", *counts]
     translated = Path("whole/app.po").read_text()
     for entry in ('\n#, fuzzy\nmsgid "red cat"\nmsgstr "rot Katze"\n', 'msgid "cat"\nmsgstr "Kater"'):
         assert entry in translated

@@ -119,6 +119,11 @@ def test_xliff_1_gets_targets_with_their_codes_to_be_reviewed():
     ):
         assert expected in written
     assert "approved" not in document.written([Written("x")] * 4, "de").decode()
+    done = X1.replace(
+        "<source>Keep</source>", '<source>Keep <mrk mtype="protected">it</mrk></source><target>Da</target>'
+    )
+    document = opened("done.xlf", done)
+    assert (document.segments[0].text, document.segments[0].target) == ("Keep <x0/>", ""), "nothing that --all replaces"
 
 
 def test_xliff_2_gets_targets_and_notes_where_its_schema_has_them():
@@ -171,6 +176,12 @@ def test_a_workbook_gets_a_column(column, added):
     kept = ["A1 n", "A2 1", "B1 0", "B2 1", "B3 B2Hello"]
     assert sorted(f"{key} {''.join(one.itertext())}" for key, one in cells.items()) == kept + added
     assert (not added or cells["C2"].get("s") == "3") and document.segments[-1].place == "cell !B2"
+    formula = SHEET.replace("</row><row", '<c r="C2"><f>IF(D2="","",D2)</f><v></v></c></row><row')
+    assert (
+        not opened("b.xlsx", packed("xlsx", {"xl/worksheets/s1.xml": formula}), "2,3")
+        .parts["xl/worksheets/s1.xml"]
+        .segments
+    )
 
 
 def test_all_visible_sheets_are_translated_that_have_the_column(said):

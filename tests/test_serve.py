@@ -126,6 +126,11 @@ def test_a_list_gives_lists(client):
     assert client.translate([CAT[0], "", DOG[0]]) == {"translatedText": [CAT[1], "", DOG[1]]}
     found = client.translate([CAT[0]], source="auto", alternatives=2)
     assert found["translatedText"] == [CAT[1]] and found["detectedLanguage"][0]["language"] == "en"
+    assert client.translate(["2024", CAT[0]], source="auto")["translatedText"] == ["2024", CAT[1]]
+    assert client.translate("2024", source="auto")["translatedText"] == "2024", "which no language has"
+    many = [("q", "1")] * 1500 + [("source", "en"), ("target", "de")]
+    answer = client.post("/translate", urlencode(many), kind="application/x-www-form-urlencoded")
+    assert answer.json == {"translatedText": ["1"] * 1500}
     assert len(found["alternatives"][0]) == 2 and CAT[1] not in found["alternatives"][0]
     assert client.translate(CAT[0], alternatives="1")["alternatives"] == [found["alternatives"][0][0]]
 

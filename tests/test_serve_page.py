@@ -107,6 +107,15 @@ def test_what_is_typed_is_translated_and_only_lines_that_are_new_are_asked_for(p
     type_line(page, HOSTILE, HOSTILE.upper())
 
 
+def test_no_request_has_more_than_a_server_takes(page):
+    page.value(
+        "document.querySelector('#text').value = Array.from({ length: 20 }, (_, i) => i + 'x'.repeat(i < 3 ? 1500 : 1)).join('\\n')"
+    )
+    page.press("Enter", is_ctrl=True)
+    page.wait("document.querySelectorAll('.said').length === 20")
+    assert page.value("asked.map(([, , q]) => q.split('\\n').length)") == [2, 16, 2]
+
+
 def test_an_answer_that_is_out_of_date_is_dropped(page):
     late = "release(), new Promise((done) => setTimeout(done, 50))"
     page.write("hold")
@@ -157,7 +166,10 @@ def test_a_line_opens_its_other_translations_and_a_correction_is_kept_for_a_down
     assert texts(page, ".said") == ["A DOG", "ONE !"] and texts(page, ".aside") == ["12", "corrected"]
     assert page.value("document.activeElement.textContent") == "ONE !" and texts(page, ".panel") == []
     page.press(" ")
-    page.wait("document.querySelector('.panel')")
+    page.wait("document.querySelectorAll('.others button').length === 2")
+    assert texts(page, ".others button") == ["A\tCAT", "TWO"]
+    page.click(".others button")
+    assert not page.value("document.querySelector('.panel .main').disabled"), "it can be taken back"
     page.press("Escape")
     page.wait("!document.querySelector('.panel')")
     page.click("#download")
@@ -171,6 +183,10 @@ def test_languages_are_swapped_with_their_text_where_both_directions_exist(page)
     page.wait("asked.length === 2")
     assert page.value("asked.at(-1)") == ["de", "en", "A CAT", 0] and page.value("location.hash") == "#de/en"
     assert page.value("document.querySelector('#text').lang") == "de"
+    replace_text(page, "hold a dog")
+    page.wait("window.release")
+    page.click("#swap")
+    assert page.value("document.querySelector('#text').value") == "hold a dog", "what has no translation yet stays"
     page.value("location.hash = '#en/he', location.reload()")
     page.wait("document.querySelector('#target')?.value === 'he'")
     assert page.value("document.querySelector('#swap').disabled")
@@ -251,3 +267,8 @@ def test_a_server_translates_files_that_are_dropped_onto_its_page(served, tmp_pa
     served.write("en,de")
     served.press("Enter")
     assert served.downloaded("menu_de.csv") == f"en,de\n{DOG[0]},{DOG[1]}\n"
+    (tmp_path / "sign.xyz").write_text("no document")
+    (tmp_path / "last.txt").write_text(f"{DOG[0]}\n")
+    served.drop(tmp_path / "sign.xyz", tmp_path / "last.txt")
+    assert served.downloaded("last_de.txt") == f"{DOG[1]}\n", "a failure stops no other"
+    wait_for_status(served, ".startsWith('sign.xyz: ')")

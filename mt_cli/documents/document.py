@@ -320,6 +320,14 @@ def open_document(path: Path, column: str | None = None) -> Document:
     return read_document(content, str(path), column)
 
 
+def _is_other_xml(file: Path) -> bool:
+    """Such as the map of a site: of .xml only strings of Android are translated."""
+    try:
+        return file.suffix.lower() == ".xml" and b"<resources" not in file.read_bytes()
+    except OSError:  # which is named where the file is opened
+        return False
+
+
 Opened = tuple[Path, Path, Document]  # the file, that of its translation, and what is in it
 
 
@@ -332,21 +340,27 @@ def open_documents(source: Path, output: Path | None, column: str | None) -> tup
     if not source.is_dir():
         if output.exists():
             raise UsageError(f"{output} exists already; choose another --output")
-        if output.suffix.lower() != source.suffix.lower():
+        suffixes = source.suffix.lower(), output.suffix.lower()
+        if suffixes[0] != suffixes[1] and suffixes != (".pot", ".po"):
             raise UsageError(f"{output}: the format stays the same; choose an --output that ends in {source.suffix}")
         unfinished = output.with_name(f".{output.name}.unfinished")
         return [(source, output, open_document(source, column))], unfinished
     unfinished = output / ".unfinished"
     if (output.exists() and not unfinished.exists()) or output.resolve().is_relative_to(source.resolve()):
         raise UsageError(f"{output} exists already, or is in {source}; choose another --output")
-    files = sorted(file for file in source.rglob("*") if file.is_file())
-    if others := [str(file.relative_to(source)) for file in files if not is_document(file)]:
+    files, others = list[Path](), list[str]()
+    for file in sorted(file for file in source.rglob("*") if file.is_file()):
+        if is_document(file) and not _is_other_xml(file):
+            files.append(file)
+        else:
+            others.append(str(file.relative_to(source)))
+    if others:
         log.info(f"left out, of no format that is known: {shortened(', '.join(others), 200)}")
-    if len(others) == len(files):
+    if not files:
         raise UsageError(f"{source}: no document in it; give a folder with files such as .po, .html or .docx")
     documents = [
         (file, target, open_document(file, column if file.suffix.lower() in TABLES else None))
-        for file in filter(is_document, files)
+        for file in files
         if not (target := output / file.relative_to(source)).exists()
     ]
     return documents, unfinished

@@ -29,6 +29,7 @@ _FORBIDS = re.compile(
     r"""translate\s*=\s*["']?no\b|class\s*=\s*(?:"[^"]*\bnotranslate\b|'[^']*\bnotranslate\b)""", re.I
 )
 _CHARSET = re.compile(rb"""<meta[^>]{0,200}?charset\s*=\s*["']?([\w.:-]+)""", re.I)
+_READ_AS_CP1252 = {"iso-8859-1", "latin1", "us-ascii"}  # by browsers (WHATWG)
 _LANG = re.compile(r"""<html\b[^>]*?\slang\s*=\s*["']?([\w-]+)""", re.I)
 _LINE_BREAK = re.compile(r"[ \t\r\f]*\n[ \t\r\n\f]*")
 
@@ -37,7 +38,8 @@ class HtmlDocument(TextDocument):
     def __init__(self, content: bytes, name: str):
         """Raises DataError for a file in another encoding than it declares, and for one without tags."""
         declared = _CHARSET.search(content[:4096])
-        super().__init__(content, name, declared[1].decode("ascii", "replace") if declared else "utf-8")
+        encoding = declared[1].decode("ascii", "replace") if declared else "utf-8"
+        super().__init__(content, name, "cp1252" if encoding.lower() in _READ_AS_CP1252 else encoding)
         if not _TOKEN.search(self.text):
             raise DataError(f"{name}:1: no tag, expected HTML; save plain text as .txt")
         _read_html(self, 0, len(self.text))
@@ -71,7 +73,8 @@ def _read_html(page: TextDocument, start: int, end: int) -> None:
         if not (is_end or is_single) and (name in _COPIED or _FORBIDS.search(token["attributes"])):
             copied, depth, copied_from = name, 1, token.start()
             continue
-        for found in _NAMED.finditer(page.text, *token.span("attributes")) if not is_end else ():
+        is_read = not (is_end or _FORBIDS.search(token["attributes"]))
+        for found in _NAMED.finditer(page.text, *token.span("attributes")) if is_read else ():
             if found[1].lower() in _READ and (found[2] or found[3]):
                 place = f"line {page.line(token.start('attributes'))}, {found[1]}"
                 span = found.span(2 if found[2] else 3)
@@ -116,7 +119,8 @@ class MarkdownDocument(TextDocument):
         self._lines = [self.text[start:end] for start, end in self._spans]
         self._paragraph = list[int]()  # where its lines begin and end
         self._indent = 0  # of the text of the last item of a list
-        number = self._behind(1, ("---", "...").__contains__) if self._lines[0] == "---" else 0  # front matter
+        mark = self._lines[0]
+        number = self._behind(1, (mark, "...").__contains__) if mark in ("---", "+++") else 0  # front matter
         while number < len(self._lines):
             number = self._read_block(number)
         self._end_paragraph()

@@ -71,7 +71,7 @@ class PoDocument(TextDocument):
             is_like_several = _DIRECTIVES.findall(text) == _DIRECTIVES.findall(several.text)
             is_of_one = max(forms) > 0 and forms[1] == form and (forms.count(form) <= 5 or is_like_several)
             text = text if is_of_one else several.text
-        is_format = re.search(r"(?m)^[ \t]*#,.*(?<!no-)\b[a-z-]+-format", entry.comments)
+        is_format = re.search(r"(?m)^[ \t]*#,.*(?<![\w-])(?!no-)[a-z-]+-format", entry.comments)
         given = (None, target.text, not target.text, _DIRECTIVES if is_format else None)
         write = partial(_quoted, text, self.newline)
         return Segment(target.start, target.end, text, f"line {target.line}", *given, write, owner=entry)
@@ -145,8 +145,12 @@ def _plain(escapes: re.Pattern[str], text: str) -> str:
             return chr(int(found["code"], 16)) if found["code"] else _CONTROLS.get(found["char"], found["char"])
         return " " if found[0].isspace() else ""
 
-    text = escapes.sub(meant, text)
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # pairs of \u escapes are one character
+    return _whole(escapes.sub(meant, text))
+
+
+def _whole(text: str) -> str:
+    """A pair of \\u escapes is one character, half of one is none."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 # JSON and .properties --------------------------------------------------------------------------------------------------
@@ -175,7 +179,7 @@ def read(content: bytes, name: str) -> TextDocument:
             line = getattr(error, "lineno", 1)
             raise DataError(f"{name}:{line}: no JSON ({getattr(error, 'msg', error)}); correct the file") from None
         keeps_ascii = "\\u" in document.text and document.text.isascii()
-        decode: Change = lambda raw: json.loads(f'"{raw}"')
+        decode: Change = lambda raw: _whole(json.loads(f'"{raw}"'))
         encode: Change = lambda text: json.dumps(text, ensure_ascii=keeps_ascii)[1:-1]
     else:
         try:
@@ -193,14 +197,18 @@ def read(content: bytes, name: str) -> TextDocument:
         if found.lastindex == 1:  # no key, and no comment
             if pattern is _PROPERTY and (bad := re.search(r"(?<!\\)(?:\\\\)*\\u(?![0-9A-Fa-f]{4})", found[1])):
                 raise document.error(found.start(1) + bad.start(), "\\u without four hexadecimal digits; correct it")
-            _add_message(document, *found.span(1), decode, encode)
+            # Java shows no apostrophe of a message with arguments that is not doubled.
+            is_java = pattern is _PROPERTY and re.search(r"\{\d", found[1]) and "'" not in found[1]
+            is_doubled = is_java or ("''" in found[1] and "{" in found[1])
+            _add_message(document, *found.span(1), decode, encode, bool(is_doubled))
     return document
 
 
-def _add_message(document: TextDocument, start: int, end: int, decode: Change, encode: Change) -> None:
-    """A message is a segment, or each branch of its choices."""
+def _add_message(
+    document: TextDocument, start: int, end: int, decode: Change, encode: Change, is_doubled: bool
+) -> None:
+    """A message is a segment, or each branch of its choices. `is_doubled`: each apostrophe."""
     text = document.text
-    is_doubled = "''" in text[start:end] and "{" in text[start:end]  # an apostrophe of a message with arguments
 
     def read(raw: str) -> str:
         return decode(raw.replace("''", "'") if is_doubled else raw)

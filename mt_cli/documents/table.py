@@ -52,8 +52,9 @@ class Table(TextDocument):
         self.is_widened, self.is_bilingual = len(names) == 1, names[1:] != names[:1]
         self.tgt = max((max(row) + 1 for row in self.rows), default=0) if self.is_widened else known.index(names[1])
         for row in self.rows[self.has_header :]:
-            if (cell := row.get(self.src)) and not cell.is_formula and has_words(cell.text):
-                target = row[self.tgt].text if self.is_bilingual and self.tgt in row else ""
+            cell, own = row.get(self.src), row.get(self.tgt)
+            if cell and not (cell.is_formula or (own and own.is_formula)) and has_words(cell.text):
+                target = own.text if own and self.is_bilingual else ""
                 start, end, write = self.place_for(row)
                 of_text = (cell.text, cell.place, None, target, not target, None, write)
                 self.segments.append(Segment(start, end, *of_text, owner=id(row)))
@@ -76,6 +77,7 @@ class CsvTable(Table):
         """Raises DataError for a quote that is not closed, and UsageError for a column that is not there."""
         super().__init__(content, name)
         first_line = re.sub(_QUOTED, "", self.text.partition("\n")[0])
+        self.has_quotes = False
         self.delimiter = "\t" if name.lower().endswith(".tsv") else max(",;\t", key=first_line.count)
         self.rows = list(self._read_rows())
         self.choose(column)
@@ -87,7 +89,9 @@ class CsvTable(Table):
             found = cell.match(self.text, at)
             if not found or (found[1].count('"') % 2 and found[1].startswith('"') and self.delimiter != "\t"):
                 raise self.error(at, "a quote that is not closed, or text behind one; correct the cell")
-            text = found[1][1:-1].replace('""', '"') if re.fullmatch(_QUOTED, found[1]) else found[1]
+            is_quoted = re.fullmatch(_QUOTED, found[1]) is not None
+            text = found[1][1:-1].replace('""', '"') if is_quoted else found[1]
+            self.has_quotes |= is_quoted
             row[len(row)] = Cell(text, line := self.line(at), f"line {line}", *found.span(1))
             at = found.end()
             if found[2] != self.delimiter:
@@ -103,7 +107,8 @@ class CsvTable(Table):
 
     def _quoted(self, text: str) -> str:
         special = "[\t\r\n]" if self.delimiter == "\t" else f'[{self.delimiter}\r\n"]'
-        needs_quotes = text.startswith('"') or re.search(special, text)
+        is_doubtful = text.startswith('"') and (self.has_quotes or self.delimiter != "\t")
+        needs_quotes = is_doubtful or re.search(special, text)
         return '"{}"'.format(text.replace('"', '""')) if needs_quotes else text
 
 

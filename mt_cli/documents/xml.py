@@ -178,12 +178,11 @@ class Xliff(XmlDocument):
             owner = next((one for one in unit.ancestors() if one.name == "unit"), unit)
         start, end, codes, read, write = self.content(source, _is_around_words)
         text, tags = self.coded(start, end, codes, read)
-        given = ""
-        if target and (target.get("state") or unit.get("state")) not in UNTRANSLATED:
+        given, wanted = "", next((one for above in (unit, *unit.ancestors()) if (one := above.get("translate"))), "yes")
+        if wanted != "no" and target and (target.get("state") or unit.get("state")) not in UNTRANSLATED:
             given_start, given_end, given_codes, read, _ = self.content(target, _is_around_words)
             given, _ = self.coded(given_start, given_end, given_codes, read)
             given = given if given.strip() else ""
-        wanted = next((one for above in (unit, *unit.ancestors()) if (one := above.get("translate"))), "yes")
         tag, like = f"{source.prefix}target", target or source
         attributes = like.tag[1 + len(like.prefix + like.name) : -1].rstrip("/ ")
         for attribute in ["state", *([] if target else ["lang"])]:
@@ -224,4 +223,5 @@ class Xliff(XmlDocument):
 
 
 def _is_around_words(element: Element) -> bool:
-    return element.name in ("g", "pc", "mrk") and element.get("translate") != "no"
+    is_kept = element.get("translate") == "no" or element.get("mtype") == "protected"
+    return element.name in ("g", "pc", "mrk") and not is_kept

@@ -29,7 +29,7 @@ async def translate(asked: Asked) -> Any:
     if markup not in (None, "xml", "html"):
         raise Refused(400, "Value for 'tag_handling' not supported.")
     entries = _glossary(asked, identifier)[1] if (identifier := given.get("glossary_id")) else ()
-    pair, _ = await asked.find_pair(source, target, lines[0])
+    pair, _ = await asked.find_pair(source, target, " ".join(lines))
     if pair is None:
         is_known = source == "auto" or any(asked.service.translators.find(source, code) for _, code in served)
         raise Refused(400, f"Value for '{'target_lang' if is_known else 'source_lang'}' not supported.")

@@ -68,7 +68,8 @@ class Access:
         if (needs == "key" and not self.keys) or _is_one_of(token, [self.token]):
             return
         if not self.keys:
-            raise Refused(403, "only the page of this server, or a client with an API key, may send this")
+            found = "only the page of this server, or a client with an API key, may send this"
+            raise Refused(403, f"{found}; if this is the page, load it anew")
         of_header = request.headers.get("authorization", "").rpartition(" ")[2]
         given = sent.get("api_key") or sent.get("tokenCode") or of_header  # a tokenCode is OPUS-CAT's
         if not given:

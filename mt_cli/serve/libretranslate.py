@@ -19,7 +19,7 @@ async def translate(asked: Asked) -> Any:
     n_alternatives = asked.number("alternatives", MOST_ALTERNATIVES)
     if (markup := asked.parameters.get("format") or "text") not in ("text", "html"):
         raise Refused(400, f"{str(markup)[:40]} format is not supported")
-    pair, confidence = await asked.find_pair(source, target, lines[0])
+    pair, confidence = await asked.find_pair(source, target, " ".join(lines))
     if pair is None:
         # A text in the target language is its own translation, and so is what Weblate sends when it is told of a server.
         codes = {code.casefold() for pair in asked.service.translators.served for code in pair}

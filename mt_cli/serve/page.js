@@ -1,5 +1,5 @@
 { // a block, so that no name here meets one of a backend
-const N_ALTERNATIVES = 4, N_AT_ONCE = 16; // other translations of a line; lines that one request translates
+const N_ALTERNATIVES = 4, N_AT_ONCE = 16, MOST_AT_ONCE = 4000; // other translations of a line; lines and characters that one request translates
 const WAIT_MS = 250; // after the last key
 const RIGHT_TO_LEFT = /^(ar|arc|ckb|dv|fa|he|ps|sd|ug|ur|yi)\b/;
 const backend = window.mtBackend;
@@ -60,7 +60,8 @@ function chooseLanguages(from, to) { // or those nearest to them that are offere
 }
 
 function swapLanguages() {
-  text.value = translation();
+  const isShown = lines.map(({ written }) => written).join("\n") === text.value;
+  if (isShown) text.value = lines.map(({ written, result }) => result ? textOf(result) : written).join("\n");
   chooseLanguages(target.value, source.value);
 }
 
@@ -81,16 +82,21 @@ async function translate() { // the lines that are new; the answer to an earlier
   const missing = [...new Set(written)].filter((line) => line.trim() && !known.has(key(line)));
   known = new Map(written.map((line) => [key(line), known.get(key(line))]).filter(([, result]) => result));
   show(written);
-  output.setAttribute("aria-busy", missing.length > 0);
+  const isNew = missing.length > 0;
+  output.setAttribute("aria-busy", isNew);
   try {
-    for (let n = 0; n < missing.length; n += N_AT_ONCE) {
-      const asked = missing.slice(n, n + N_AT_ONCE), answer = await backend.translate({ ...request, q: asked.join("\n") }, own.signal);
+    while (missing.length) {
+      const asked = missing.splice(0, 1);
+      for (let size = asked[0].length; missing.length && asked.length < N_AT_ONCE; asked.push(missing.shift())) {
+        if ((size += missing[0].length) > MOST_AT_ONCE) break;
+      }
+      const answer = await backend.translate({ ...request, q: asked.join("\n") }, own.signal);
       own.signal.throwIfAborted(); // a backend may not know how to stop
       asked.forEach((line, i) => known.set(key(line), answer.lines[i]));
       show(written);
     }
     if (byId("status").className) say("");
-    if (missing.length) byId("spoken").textContent = translation().slice(0, 500);
+    if (isNew) byId("spoken").textContent = translation().slice(0, 500);
   } catch (error) {
     report(error);
   }
@@ -226,7 +232,7 @@ async function openPanel(node, result) {
   const keep = button("Keep this correction", () => keepCorrection(node, result, { ...pair, q: written, text: correction.value }), "main");
   const others = element("div", "others", element("p", "", "Looking for other translations\u2026"));
   keep.disabled = true;
-  correction.addEventListener("input", () => { keep.disabled = !correction.value.trim() || correction.value === result.texts[0]; });
+  correction.addEventListener("input", () => { keep.disabled = !correction.value.trim() || correction.value === textOf(result); });
   correction.addEventListener("keydown", (event) => {
     if (event.key !== "Enter" || event.isComposing) return;
     event.preventDefault(); // a line of the text stays one line
@@ -295,18 +301,21 @@ async function translateFiles(files) {
   if (!backend.file) return say("This page translates no files.", true);
   reading.abort();
   const { signal } = reading = new AbortController();
-  try {
-    for (const file of files) {
-      const column = /\.(csv|tsv|xlsx)$/i.test(file.name) ? await columnOf(file) : "";
-      if (column === null) continue;
-      say("Translating " + file.name + "\u2026 Escape stops it.");
+  const failed = [];
+  for (const file of files) {
+    const column = /\.(csv|tsv|xlsx)$/i.test(file.name) ? await columnOf(file) : "";
+    if (column === null) continue;
+    say("Translating " + file.name + "\u2026 Escape stops it.");
+    try {
       const { name, blob } = await backend.file({ source: source.value, target: target.value, file, column }, signal);
       save(name, blob);
       say(file.name + " is translated: " + name);
+    } catch (error) {
+      if (error.name === "AbortError") return;
+      failed.push(file.name + ": " + error.message);
     }
-  } catch (error) {
-    report(error);
   }
+  if (failed.length) say(failed.join("; "), true);
 }
 
 function copy() { // by a selection, as pages that came without encryption have no navigator.clipboard

@@ -116,7 +116,7 @@ class Asked:
         finally:
             result.cancel()
             gone.cancel()
-        raise Refused(503, f"no translation within {seconds:g} s; send less text, or try again later", 5)
+        raise Refused(503, f"no translation within {seconds:g} s; send less text, or try again later")
 
     async def find_pair(self, source: str, target: str, text: str) -> tuple[Pair | None, float]:
         """The direction that is asked for, if a run has it, and how sure the source is, where it is to be detected."""
@@ -227,7 +227,7 @@ async def _parameters(request: Request, most: int) -> dict[str, Any]:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     try:
         if kind in {"application/x-www-form-urlencoded", "multipart/form-data"}:
-            form = await request.form(max_part_size=most)
+            form = await request.form(max_fields=most, max_part_size=most)
             values = {name: form.getlist(name) for name in form}
             return found | {name: own[0] if len(own) == 1 else own for name, own in values.items()}
         content = json.loads(await request.body() or b"{}")

@@ -89,7 +89,7 @@ class Translators:
         for pair in filter(None, pairs.values()):
             profile = self.served[pair].translator.profile
             known = set(profile.characters.casefold()) if profile is not None else set(letters)
-            shares[pair] = sum(char in known for char in letters) / max(1, len(letters))
+            shares[pair] = sum(char in known for char in letters) / len(letters) if letters else 1.0
         best = max(shares.values(), default=0.0)
         return {pair: share for pair, share in shares.items() if share > 0 and share >= best - _TOLERANCE}
 
@@ -188,7 +188,7 @@ def _score(served: Served, translation: Translation) -> float:
         return -100.0
     pairs = [(part.src_ids, part.hypotheses[0].ids) for part in translation.parts]
     scores = [one for of_part in served.translator.token_scores(pairs) for one in of_part]
-    return max(-100.0, sum(scores) / len(scores))
+    return max(-100.0, sum(scores) / max(1, len(scores)))
 
 
 def _shown(served: Served, line: ExplainedLine) -> dict[str, Any]:

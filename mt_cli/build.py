@@ -103,7 +103,7 @@ def _choose_open_keys(config: Config, texts: list[PairText], n_ranks: int) -> Co
     train = {name: sha256 for text in texts for name, sha256 in text.inputs.items() if name.startswith("train")}
     settings: dict[str, Any] = {
         "given": {k: str(v) for k, v in sorted(given.items()) if not k.startswith(_WITHOUT_RECIPE)},
-        "text": [text.reading for text in texts],
+        "text": [[text.reading, [corpus.weight for corpus in text.data.corpora]] for text in texts],
     }
     run.manifest.product("recipe", {**fine_tuning.inputs_of_runs(run, parent=parent), **train}, settings, make)
     made = run.manifest.facts("recipe")

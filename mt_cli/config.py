@@ -121,7 +121,7 @@ class Corpus(Section):
     """Its weight in the last phase of the training (training.last_phase). 0: none of it is read there. null: as weight."""
     tgt_lang: Language | None = None
     """The language of its target, where that is only related to the one of the run; or gn-far for text in gn that is unlike what
-    will be translated. A tag before its sources names it. Such corpora come last in the list."""
+    will be translated. A tag before its sources names it. Such corpora come behind the run's own, those of other languages last."""
     rewrite: dict[str, str] = {}
     """What to write in place of characters of its target, such as {ü: +}: for text in another way of writing than is learnt."""
     rewrite_source: dict[str, str] = {}
@@ -219,7 +219,8 @@ class LanguagePair(Section):
                 yield f"{train}.{n}", f"{train}.{n}: {again}"
         own = [corpus for corpus in self.corpora if corpus.tgt_lang is None]
         if sorted(self.corpora, key=self.kinship) != self.corpora:
-            yield train, f"{train}: a corpus of another tgt_lang stands before one of the run's; put it behind"
+            own_text = f"one in {self.tgt_lang} or with the tag {self.tgt_lang}-far"
+            yield train, f"{train}: a corpus of another language stands before {own_text}; put it behind"
         left = f"no corpus in {self.tgt_lang} is left for the last phase; give one a last_weight above 0"
         if not own:
             yield train, f"{train}: no corpus in {self.tgt_lang}; add one without tgt_lang"
@@ -610,6 +611,12 @@ def given_keys(config: Config) -> dict[str, Any]:
     """The keys that were set, in the file or on the command line, with their values: `model.d_model` and so on."""
     return {f"{name}.{key}": getattr(section, key) for name, section in config for key in section.model_fields_set}
 
+
+SEARCHED = (
+    "beam_size", "length_normalization", "length_penalty", "n_best", "max_length_ratio", "min_length", "sample", "mbr",
+    "mbr_recall", "temperature",
+)  # fmt: skip
+"""The keys of `decoding` that a run chooses when its training ends, where nobody has set one."""
 
 OPEN_KEYS = {
     "tokenizer.joint", "tokenizer.vocab_size",

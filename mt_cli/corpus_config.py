@@ -5,6 +5,7 @@ import logging
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -85,9 +86,8 @@ def read_config(
     if in_domain:
         _files_of_set("in-domain", in_domain, languages, named)
     if len(corpora) > 1 or in_domain:
-        more = [(files, None if is_memory(str(files[0])) else _named_languages(files)) for files in corpora[1:]]
-        all_corpora = [(corpus, languages), *((files, found or languages) for files, found in more)]
-        data["train"] = mixed(all_corpora, languages, dev, in_domain, columns)
+        beside = [(files, _languages_beside(files, languages)) for files in corpora[1:]]
+        data["train"] = mixed([(corpus, languages), *beside], languages, dev, in_domain, columns)
     alone = _monolingual(monolingual or [], languages)
     if monolingual:
         # What is missing is named where it is read, which a trained run does not.
@@ -203,6 +203,14 @@ def _named_languages(
     return (src, tgt) if src and tgt else (named[1], named[2]) if named else None
 
 
+def _languages_beside(files: Sequence[Path], languages: Languages) -> Languages:
+    """Of a corpus beside the first one, whose languages these are. A memory may have more than two."""
+    if is_memory(str(files[0])):
+        with suppress(DataError, UsageError):
+            return _named_languages(files, ",".join(languages)) or languages
+    return _named_languages(files) or languages
+
+
 def _languages(
     corpus: Sequence[Path], src_lang: str | None, tgt_lang: str | None, columns: str | None, init_from: Path | None
 ) -> Languages:
@@ -259,11 +267,13 @@ def _stem_and_code(file: Path) -> tuple[str, str]:
 def _in_folder(
     folder: Path, src_lang: str | None, tgt_lang: str | None
 ) -> tuple[str, list[list[Path]], dict[str, list[Path]]]:
-    """The source language and the corpora of a folder, those between the languages asked for first, the largest before the others; and by option
-    the files whose names say that they are given as such. Raises UsageError where there is no corpus."""
+    """The source language and the corpora of a folder, those between the languages asked for first, the largest before
+    the others; and by option the files whose names say that they are given as such. Raises UsageError where there is no
+    corpus."""
     by_stem, pairs = defaultdict[str, dict[str, Path]](dict), list[list[Path]]()
 
     def known(files: Sequence[Path]) -> Languages | None:
+        """A memory has its languages in either order."""
         is_unordered = is_memory(str(files[-1]))
         asked = f"{src_lang},{tgt_lang}" if is_unordered and src_lang and tgt_lang else None
         found = _named_languages(files, asked)

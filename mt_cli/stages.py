@@ -99,8 +99,8 @@ class PairText:
     @property
     def reading(self) -> dict[str, Any]:
         """The settings that reading and checking depend on."""
-        corpora = [corpus.model_dump(exclude={"files", "why"}) for corpus in self.data.corpora]
-        return {"languages": self.data.name, "corpora": corpora, "reading": [one.reading for one in self.sets]}
+        kinds = [(one.synthetic, one.hold_out, one.tgt_lang) for one in self.data.corpora]
+        return {"languages": self.data.name, "corpora": kinds, "reading": [one.reading for one in self.sets]}
 
     def pairs(self, *sets: TextSet) -> Iterator[SentencePair]:
         """The pairs of these sets, or of all, as they are written. Raises DataError for what is wrong with any of them."""
@@ -219,7 +219,9 @@ def spell(text: PairText) -> None:
 def split(text: PairText) -> None:
     """Cuts dev and test sets where the config names none: `held_out/`. And lists what is not trained on: these, what
     resembles them, and what a cleaned corpus lacks: `left_out.tsv`."""
-    settings = {"clean": text.data.clean, "test": not text.data.test, **text.reading}
+    # A trained run needs no test set: what it has is left out already.
+    named = {} if text.run.steps() else {one.name: one.sha256 for one in text.training_text.named}
+    settings = {"clean": text.data.clean, "named": named, **text.reading}
     text.product("split", settings, lambda: _hold_out(text))
     left_out = cache(text.files.left_out_places)
     text.add_change(lambda pairs: (pair for pair in pairs if pair.place not in left_out()))

@@ -259,6 +259,13 @@ def test_what_is_usual_and_held_out_is_learnt_without_it(words):
     Path("words.tsv").write_text("red red\trot rot\n" + "".join(f"{src}\t{tgt}\n" for src, tgt in dev))
     named = with_words(run="named")
     assert texts(named, len(named.train.parts[0])) == [("red red", "rot rot")], "the dev set that is named"
+    rows = (f"{pair.src}\t{pair.tgt}\n" for pair in TrainingText(load_config(Path("tiny.yaml")).data).named[1].read())
+    Path("words.tsv").write_text("red red\trot rot\n" + "".join(rows))
+    for side in ("en", "de"):
+        Path(f"other.{side}").write_text("other\n")
+    assert len(texts(with_words("data.test={other: [other.en, other.de]}", run="named"))) > 1
+    named = with_words(run="named")
+    assert len(texts(named)) == 1, "the test set that is named now"
     run = RunDir(Path("named"))
     run.checkpoints.mkdir()
     run.checkpoint_file(1).touch()

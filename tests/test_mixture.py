@@ -180,6 +180,16 @@ def test_verses_of_the_dev_set_in_another_language_are_not_learnt_and_the_search
     assert run.config_file.read_text() == written, "what was chosen before a kill is written after it"
     assert mt("train", "verses.yaml", *SMALL, "--set", "training.max_steps=24").code == 0
     assert tried[0]["beam_size"] == 1 and tried[0]["max_length_ratio"] is None, "a new choice begins anew"
+    again, save = run.config_file.read_text(), RunDir.save_config
+    run.manifest.products["search"] = run.manifest.products["search"].model_copy(update={"inputs": {}})
+    run.manifest._save()
+    saved = list[None]()
+    with monkeypatch.context() as patch:
+        patch.setattr(RunDir, "save_config", lambda *one: None if saved else saved.append(save(*one)))
+        assert mt("train", "verses.yaml", *SMALL, "--set", "training.max_steps=24").code == 0
+    assert run.config_file.read_text() != again, "as after a kill between the choice and its config"
+    assert mt("train", "verses.yaml", *SMALL, "--set", "training.max_steps=24").code == 0
+    assert run.config_file.read_text() == again
     by_hand = written.replace("beam_size: ", "beam_size: 3 # ")
     run.config_file.write_text(by_hand)
     assert mt("train", "verses.yaml", *SMALL).code == 0
@@ -227,6 +237,7 @@ def test_a_folder_may_have_files_of_any_kind(folder, said):
     unit = '<tu><tuv xml:lang="gn-PY"><seg>{}</seg></tuv><tuv xml:lang="es-PY"><seg>{}</seg></tuv></tu>'
     units = map(unit.format, lines("gn", 25, 6), lines("es", 25, 6))
     (folder / "memory.tmx").write_text(f"<tmx><body>{''.join(units)}</body></tmx>")
+    (folder / "other.tmx").write_text((folder / "memory.tmx").read_text().replace("gn-PY", "fr"))
     (folder / "news.bak").write_text("old\n" * 300)
     for language in ("es", "gn"):
         (folder / f"stories-{language}.txt").write_text("\n".join(lines(language, 20, 4)))
@@ -241,7 +252,7 @@ def test_a_folder_may_have_files_of_any_kind(folder, said):
     told = "\n".join(said())
     assert f"{folder / 'dev.es'} {folder / 'dev.gn'}, as --dev" in told
     assert "30 pairs of the kind that will be translated, read most in the last phase" in told
-    for aside in ("Valid.es", "~$book.xlsx", "one.tsv", "notes.md", "news.gn.gz", "more"):
+    for aside in ("Valid.es", "~$book.xlsx", "one.tsv", "notes.md", "news.gn.gz", "more", "other.tmx"):
         assert any("left aside" in line and str(folder / aside) in line for line in said()), aside
     assert not any("notes.md" in line and "--monolingual" in line for line in said())
 

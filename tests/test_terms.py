@@ -220,6 +220,8 @@ def test_a_term_gets_the_place_of_the_usual_word(trained_run):
 def test_translate_says_which_terms_were_used_and_doubts_the_others(trained_run, tmp_path, mt, monkeypatch):
     (terms := tmp_path / "terms.tsv").write_text("dog\tBaum\ncat\tKatze\n")
     command, stdin = ["translate", trained_run, "--glossary", terms], b"the cat\nred\nred dog\nthe dog\n"
+    for prefix in ([], ["--prefix", "die"]):
+        assert "strict terms need a beam search" in mt(*command, "--sample", *prefix, stdin=stdin).said[-1]
     answer = mt(*command, stdin=stdin)
     assert (answer.code, answer.lines) == (0, ["die Katze", "rot", "rot Baum", "die Baum"])
     assert answer.said[-1] == "terms: 3 of 3 used"

@@ -176,9 +176,8 @@ class Report:
         if kinds := Counter(kind for _, kind in self.dropped.items()):
             reasons = ", ".join(f"{count:,} {kind.replace('_', ' ')}" for kind, count in kinds.most_common())
             n_left = self.n_pairs - kinds.total()
-            last.append(
-                f"mt train --clean would leave out {kinds.total():,} ({reasons}) and train on {_pairs(n_left)}."
-            )
+            without = f"would leave out {kinds.total():,} ({reasons}) and train on {_pairs(n_left)}"
+            last.append(f"mt train --clean {without}.")
         if not self.is_fatal:
             last.append(reached_scores(self.n_distinct))
         for paragraph in last:

@@ -354,8 +354,8 @@ class TrainingText:
             yield from one.rewritten(read_raw_pairs(one.files, one.columns, "skip", report, one.corpus))
 
     def table(self, rows: Iterable[tuple[str, SentencePair]]) -> Iterator[str]:
-        """A table of pairs and reasons; of several corpora, or with words, with number and name. What a spreadsheet takes for a formula
-        gets an apostrophe."""
+        """A table of pairs and reasons; of several corpora, or with words, also their numbers and names. What a spreadsheet
+        takes for a formula gets an apostrophe."""
         is_one = len(self._names) == 1
         yield f"line\treason\tsource\ttarget{'' if is_one else _CORPUS_COLUMNS}\n"
         for said, pair in rows:

@@ -3,6 +3,7 @@ headings, items, cells, with emphasis, links and inline code as codes; code, for
 
 import re
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import partial
 from html import escape, unescape
 
@@ -39,7 +40,11 @@ class HtmlDocument(TextDocument):
         """Raises DataError for a file in another encoding than it declares, and for one without tags."""
         declared = _CHARSET.search(content[:4096])
         encoding = declared[1].decode("ascii", "replace") if declared else "utf-8"
-        super().__init__(content, name, "cp1252" if encoding.lower() in _READ_AS_CP1252 else encoding)
+        if encoding.lower() in _READ_AS_CP1252:
+            with suppress(UnicodeDecodeError):
+                content.decode("cp1252")
+                encoding = "cp1252"
+        super().__init__(content, name, encoding)
         if not _TOKEN.search(self.text):
             raise DataError(f"{name}:1: no tag, expected HTML; save plain text as .txt")
         _read_html(self, 0, len(self.text))

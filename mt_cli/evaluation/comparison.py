@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from sacrebleu.metrics import TER
 
-from mt_cli.config import Config, DecodingConfig, flat_keys
+from mt_cli.config import SEARCHED, Config, DecodingConfig, flat_keys
 from mt_cli.display import column_width, escaped
 from mt_cli.evaluation.metrics import TITLES, Counts, perplexity
 from mt_cli.run.logs import versions
@@ -244,12 +244,14 @@ def with_comparisons(results: list[SetScores]) -> list[SetScores]:
     return results
 
 
-def config_sha256(config: Config, decoding: DecodingConfig | None, data_sha256: Mapping[str, str]) -> str:
-    """Of all that has an effect on translations but the seed. `decoding`: None where the run chose its search. Text is known
+def config_sha256(
+    config: Config, decoding: DecodingConfig, data_sha256: Mapping[str, str], is_chosen: bool = False
+) -> str:
+    """Of all that has an effect on translations but the seed, and what the run chose of the search, if it did. Text is known
     by its hash, wherever it lies."""
     training = {"seed", "device", "n_samples", "report"}
     sections = flat_keys(config.model_dump(exclude={"training": training, "decoding": True, "data": {"test": True}}))
-    search = decoding and decoding.model_dump(exclude={"batch_size", *decoding.keys_without_effect()})
+    search = decoding.model_dump(exclude={"batch_size", *(SEARCHED if is_chosen else decoding.keys_without_effect())})
     return hashlib.sha256(json.dumps([sections, search, dict(data_sha256)], sort_keys=True).encode()).hexdigest()
 
 

@@ -142,14 +142,14 @@ class RunEvaluator:
         for product in [*(name for name in products if name.startswith("check")), "rehearsal", "monolingual"]:
             inputs |= products[product].inputs if product in products else {}  # the last ones without what the run made
         chosen = run.manifest.facts("search").get("values", {})
-        is_chosen = chosen and all(getattr(decoding, key.rpartition(".")[2]) == chosen[key] for key in chosen)
+        is_chosen = bool(chosen) and all(getattr(decoding, key.rpartition(".")[2]) == chosen[key] for key in chosen)
         of_text = ("train", "dev", "words", "monolingual")
         data_sha256 = {name: inputs[name] for name in inputs if name.startswith(of_text)}
         self._facts = {
             "checkpoint": checkpoint,
             "step": content["progress"].get("step"),
             "seed": config.training.seed,
-            "config_sha256": config_sha256(loaded.config, None if is_chosen else decoding, data_sha256),
+            "config_sha256": config_sha256(loaded.config, decoding, data_sha256, is_chosen),
             "data_sha256": data_sha256,
             "tokenizer_sha256": tokenizer.sha256,
             "decoding": decoding.model_dump(),

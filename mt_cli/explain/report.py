@@ -133,11 +133,10 @@ class RunReport:
         if curve := learning_curve(self.records):
             n_written, share_faulty = self.run.quality_of_text(self.config.data)
             n_epochs = self.records[-1].get("epoch", 1) - 1  # the last one has hardly ever ended
-            load = lambda _: self.run.load_tokenizer(
-                self.config.tokenizer.joint
-            )  # a small text has fewer pieces than asked for
-            tokenizer = self._read(self.run.path, load)
-            vocab_size = tokenizer.tgt_vocab_size if tokenizer else self.config.tokenizer.vocab_size
+            settings = self.config.tokenizer
+            tokenizer = self._read(self.run.path, lambda _: self.run.load_tokenizer(settings.joint))
+            # Of a small text there are fewer pieces than its config asks for.
+            vocab_size = tokenizer.tgt_vocab_size if tokenizer else settings.vocab_size
             lines = verdict(curve, vocab_size, n_written, n_epochs, share_faulty)
         finished = f"The training has finished after {steps} steps{time}. {best} {command}"
         return [*(f"{line[:1].upper()}{line[1:]}." for line in lines), finished]

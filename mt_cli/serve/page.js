@@ -303,15 +303,15 @@ async function translateFiles(files) {
   const { signal } = reading = new AbortController();
   const failed = [];
   for (const file of files) {
-    const column = /\.(csv|tsv|xlsx)$/i.test(file.name) ? await columnOf(file) : "";
-    if (column === null) continue;
-    say("Translating " + file.name + "\u2026 Escape stops it.");
     try {
+      const column = /\.(csv|tsv|xlsx)$/i.test(file.name) ? await columnOf(file) : "";
+      if (column === null) continue;
+      say("Translating " + file.name + "\u2026 Escape stops it.");
       const { name, blob } = await backend.file({ source: source.value, target: target.value, file, column }, signal);
       save(name, blob);
       say(file.name + " is translated: " + name);
     } catch (error) {
-      if (error.name === "AbortError") return;
+      if (error.name === "AbortError") break;
       failed.push(file.name + ": " + error.message);
     }
   }

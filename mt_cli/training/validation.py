@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from sacrebleu.metrics import CHRF
 from tqdm import tqdm
 
-from mt_cli.config import Config
+from mt_cli.config import SEARCHED, Config
 from mt_cli.decoding.sampling import most_alike_first
 from mt_cli.decoding.translator import Translator
 from mt_cli.device import choose_device
@@ -42,7 +42,6 @@ _DEFAULTS: dict[str, Any] = {
     "n_best": 1, "max_length_ratio": None, "min_length": 0, "sample": False, "mbr": 0, "mbr_recall": 2.0,
     "temperature": 1.0,
 }  # fmt: skip
-_SEARCHED = ("beam_size", "length_normalization", "length_penalty", *_DEFAULTS)
 
 
 @dataclass(frozen=True)
@@ -157,7 +156,7 @@ def keep_search(run: RunDir, pairs: Sequence[PreparedPair], check: Callable[[int
     config = run.load_config()
     of_recipe, known = (_of_search(run.manifest.facts(product)) for product in ("recipe", "search"))
     usual = _DEFAULTS | of_recipe
-    if config.decoding.model_dump(include={*_SEARCHED}) not in (usual, usual | known):
+    if config.decoding.model_dump(include={*SEARCHED}) not in (usual, usual | known):
         return  # as a person has set it
     try:
         inputs = {"best checkpoint": sha256_of_file(run.find_checkpoint("best"))}
@@ -165,24 +164,28 @@ def keep_search(run: RunDir, pairs: Sequence[PreparedPair], check: Callable[[int
             choose_device(config.training.device), lambda: "while other searches were tried"
         ):
             made = run.manifest.product("search", inputs, {}, lambda: _choice(run, config, usual, pairs, check))
-        decoding = config.decoding.model_copy(update=usual | _of_search(made.facts))
-        run.save_config(config.model_copy(update={"decoding": decoding}))
+        run.save_config(_with(config, usual | _of_search(made.facts)))
     except Interrupted:
         log.info("stopped before a search was chosen; the same command chooses it")
     except (OSError, RunDirError, CheckpointError, TrainingError) as error:
         log.warning(f"the search stays as it is: {error}")
 
 
+def _with(config: Config, search: dict[str, Any]) -> Config:
+    return config.model_copy(update={"decoding": config.decoding.model_copy(update=search)})
+
+
 def _of_search(facts: Mapping[str, Any]) -> dict[str, Any]:
     """What a product chose of the search."""
     values = facts.get("values", {})
-    return {key: values[f"decoding.{key}"] for key in _SEARCHED if f"decoding.{key}" in values}
+    return {key: values[f"decoding.{key}"] for key in SEARCHED if f"decoding.{key}" in values}
 
 
 def _choice(
     run: RunDir, config: Config, usual: dict[str, Any], pairs: Sequence[PreparedPair], check: Callable[[int], None]
 ) -> Made:
-    """`usual`: the search before one is chosen."""
+    """`usual`: the search before one is chosen, which the config has while it may be stopped."""
+    run.save_config(_with(config, usual))
     device, chrf = config.training.device, CHRF(beta=1)
     translators = [Translator.load(run.path, device=device, to=pair.data.name) for pair in pairs]
     sets = [pair.dev_pairs[:: -(-len(pair.dev_pairs) // _MAX_LINES)] for pair in pairs]

@@ -166,8 +166,8 @@ def test_a_line_opens_its_other_translations_and_a_correction_is_kept_for_a_down
     assert texts(page, ".said") == ["A DOG", "ONE !"] and texts(page, ".aside") == ["12", "corrected"]
     assert page.value("document.activeElement.textContent") == "ONE !" and texts(page, ".panel") == []
     page.press(" ")
-    page.wait("document.querySelectorAll('.others button').length === 2")
-    assert texts(page, ".others button") == ["A\tCAT", "TWO"]
+    page.wait("document.querySelectorAll('.others button').length === 3")
+    assert texts(page, ".others button") == ["A\tCAT", "ONE", "TWO"]
     page.click(".others button")
     assert not page.value("document.querySelector('.panel .main').disabled"), "it can be taken back"
     page.press("Escape")
@@ -272,3 +272,4 @@ def test_a_server_translates_files_that_are_dropped_onto_its_page(served, tmp_pa
     served.drop(tmp_path / "sign.xyz", tmp_path / "last.txt")
     assert served.downloaded("last_de.txt") == f"{DOG[1]}\n", "a failure stops no other"
     wait_for_status(served, ".startsWith('sign.xyz: ')")
+    served.complaints.clear()  # Chromium writes each status of 400 into the console

@@ -121,7 +121,7 @@ def translate_lines(
         except UsageError as error:
             # No line of the input is to blame for a prefix.
             found = str(error).partition(": ")[2]
-            raise UsageError(f"--prefix: {found}" if prefix is not None and found else str(error)) from None
+            raise (UsageError(f"--prefix: {found}") if prefix is not None and found else error) from None
         for number, one in enumerate(translations, n_before + 1):
             if len(one.parts) > 1 and not was_split:
                 was_split, why = True, "longer than training lines are, or of more sentences"

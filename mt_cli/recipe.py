@@ -15,6 +15,7 @@ class CorpusFacts(NamedTuple):
 
     n_pairs: int
     n_distinct: int  # pairs, repetitions counted once
+    n_src_characters: int
     n_characters: int  # of the target
     n_different_characters: int  # of both sides
     shared_letters: float  # share of the target's letters that are letters of the source too, each as often as written
@@ -201,4 +202,5 @@ class FactsCounter:
         both = self._src + self._tgt
         n_different = sum(n >= 1e-6 * both.total() for n in both.values())
         share = shared / max(1, sum(tgt.values()))
-        return CorpusFacts(self._n_pairs, self._n_pairs - self._n_repeated, self._tgt.total(), n_different, share)
+        n_distinct, totals = self._n_pairs - self._n_repeated, (self._src.total(), self._tgt.total())
+        return CorpusFacts(self._n_pairs, n_distinct, *totals, n_different, share)

@@ -8,6 +8,7 @@ import pytest
 
 from mt_cli.config import OPEN_KEYS, given_keys
 from mt_cli.config_file import complete, config_of
+from mt_cli.data.dataset import TokenDataset
 from mt_cli.recipe import CorpusFacts, FactsCounter, choose
 from mt_cli.training import memory
 from mt_cli.training.memory import update_seconds
@@ -16,7 +17,7 @@ DATA: dict[str, Any] = {"src_lang": "es", "tgt_lang": "gn", "train": ["a.es", "a
 
 
 def facts(n_pairs: int, shared_letters: float = 1.0, n_different_characters: int = 80) -> CorpusFacts:
-    return CorpusFacts(n_pairs, n_pairs, 70 * n_pairs, n_different_characters, shared_letters)
+    return CorpusFacts(n_pairs, n_pairs, 70 * n_pairs, 70 * n_pairs, n_different_characters, shared_letters)
 
 
 def chosen(corpus: CorpusFacts, *overrides: str) -> Any:
@@ -100,7 +101,7 @@ def test_facts_are_counted_from_the_text():
     for src, tgt in [("猫", "A cat."), ("狗", "A dog."), ("猫", "A cat.")]:
         counter.add(src, tgt)
     found = counter.facts()
-    assert (found.n_pairs, found.n_distinct, found.n_characters) == (3, 2, 18)
+    assert (found.n_pairs, found.n_distinct, found.n_src_characters, found.n_characters) == (3, 2, 3, 18)
     assert found.shared_letters == 0 and found.n_different_characters == len(set("猫狗A cat.dog"))
     counter.add("a cat and a dog", "a cat and a dog")
     assert counter.facts().shared_letters > 0.5
@@ -115,5 +116,10 @@ def test_any_config_is_timed(monkeypatch):
     overrides = ["training.batch_tokens=48", "tokenizer.joint=false"]
     least = min(seconds(*overrides) for _ in range(2))  # other work may interrupt
     assert 0 < least < seconds(*overrides, "model.n_encoder_layers=12") < float("inf")
+    timed = Mock(side_effect=TokenDataset.in_memory)
+    monkeypatch.setattr(TokenDataset, "in_memory", timed)
+    update_seconds(chosen(corpus, *small), corpus._replace(n_src_characters=2 * corpus.n_characters))
+    pairs = timed.call_args.args[0]  # of the lengths that the sentences of the corpus have
+    assert {len(pair.src) + 1 for pair in pairs} == {37} and {len(pair.tgt) + 1 for pair in pairs} == {18}
     monkeypatch.setattr(memory, "Transformer", Mock(side_effect=RuntimeError("out of memory")))
     assert seconds() == float("inf")

@@ -86,18 +86,20 @@ def largest_batches(dataset: Mixture, training: TrainingConfig, epoch: int) -> l
 
 
 def update_seconds(config: Config, facts: CorpusFacts) -> float:
-    """Seconds of the fastest update with one forward pass, on random sentences of the usual length; inf without memory."""
+    """Seconds of the fastest update with one forward pass, on random sentences of the usual lengths; inf without memory."""
     device, seconds = choose_device(config.training.device), list[float]()
     training = config.training.model_copy(update={"both_directions": 0.0, "r_drop": 0.0})
-    length = min(max(2, round(facts.n_tokens / max(1, facts.n_pairs))), config.data.max_length)  # with the end symbol
-    n_pairs, vocab_size = max(1, training.batch_tokens // length), config.tokenizer.vocab_size
+    usual = facts.n_tokens / max(1, facts.n_pairs)  # tokens of a target, with the end symbol
+    usual_src = usual * facts.n_src_characters / max(1, facts.n_characters)
+    n_src, n_tgt = (min(max(2, round(n)), config.data.max_length) for n in (usual_src, usual))
+    n_pairs, vocab_size = max(1, training.batch_tokens // n_tgt), config.tokenizer.vocab_size
     try:
         with memory_limited(device), fast_float32_products(device), torch.random.fork_rng():
             model = Transformer(config.model, vocab_size, vocab_size, PAD_ID).to(device)
             precision = choose_precision(training.precision, device)
             state = TrainingState(config.model_copy(update={"training": training}), model, *precision)
-            ids = torch.randint(EOS_ID + 1, vocab_size, (n_pairs, 2, length - 1)).tolist()
-            pairs = [TokenPair(src, tgt, line) for line, (src, tgt) in enumerate(ids, 1)]
+            srcs, tgts = (torch.randint(EOS_ID + 1, vocab_size, (n_pairs, n - 1)).tolist() for n in (n_src, n_tgt))
+            pairs = [TokenPair(*pair, line) for line, pair in enumerate(zip(srcs, tgts, strict=True), 1)]
             with contextlib.closing(Updates(state, Mixture([TokenDataset.in_memory(pairs)]))) as updates:
                 while len(seconds) < 2 or (len(seconds) < _N_UPDATES and sum(seconds) <= _SECONDS):
                     began = time.perf_counter()

@@ -58,7 +58,7 @@ STEP_TOKENS = 2048  # training.batch_tokens
 _ONE_SCRIPT = 0.5  # share of letters
 _LOOPS = 15_000  # distinct pairs up to which a beam finds loops more probable than sentences
 _TEACHES_ENOUGH = 300_000  # distinct pairs above which one direction and one forward pass teach enough
-_LEAST_FOR_R_DROP = 0.4  # share of the best recipe's minutes below which other steps are worth more than second passes
+_LEAST_FOR_R_DROP = 0.5  # share of the best recipe's minutes below which other steps are worth more than second passes
 _LEAST_FOR_SIZE = 0.15  # share below which a smaller network with less dropout learns more
 _HURRIED_DROPOUT = 0.1
 

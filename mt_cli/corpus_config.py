@@ -2,8 +2,6 @@
 
 import json
 import logging
-import re
-from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -11,15 +9,13 @@ from typing import Any
 
 from mt_cli.config import Config, are_one_table, is_memory, is_table
 from mt_cli.config_file import config_of, load_config
+from mt_cli.corpus_files import code_of, files_of_folder, grouped, named_languages, stem_of
 from mt_cli.data.languages import code_of_name, is_other_language, language, languages_of_files, may_be_a_word
-from mt_cli.errors import DataError, UsageError, as_typed
+from mt_cli.errors import DataError, UsageError
 from mt_cli.mixture import Files, Languages, mixed, refuse_other_languages
 from mt_cli.run.run_dir import RUNS, RunDir
 
 log = logging.getLogger(__name__)
-
-# What a file of a folder is given as, by a word of its name.
-_OPTIONS = {"dev": "dev", "valid": "dev", "validation": "dev", "test": "test", "own": "in-domain", "words": "words"}
 
 
 def read_config(
@@ -40,12 +36,12 @@ def read_config(
 ) -> Config:
     """The config that `corpus` is or implies; only its section `data` is set for files. Raises UsageError or ConfigError."""
     kinds = ["table"] if are_one_table(list(map(str, corpus))) else [_kind(file) for file in corpus]
+    corpora = [list(corpus)]
     if kinds == ["folder"]:
         tgt_lang = code_of_name(tgt_lang or "") or tgt_lang
-        src_lang, corpora, found = _in_folder(corpus[0], src_lang, tgt_lang)
+        src_lang, corpora, found = files_of_folder(corpus[0], src_lang, tgt_lang)
         dev, test = dev or found.get("dev"), test or found.get("test")
         in_domain, words = in_domain or found.get("in-domain"), words or found.get("words")
-        corpus = corpora[0]
     options = {
         "data.words.files": _files_of_set("words", words) if words else None,
         "training.minutes": minutes,
@@ -58,36 +54,30 @@ def read_config(
         of_files = {"src-lang": src_lang, "tgt-lang": tgt_lang, "columns": columns, "dev": dev, "test": test}
         if given := [name for name, value in {**of_files, "in-domain": in_domain}.items() if value]:
             raise UsageError(f"--{given[0]} goes with files; in a config write it into the section data")
-        if monolingual:
-            others = [one for one in settings if not one.startswith("data.monolingual.")]  # which need the files
-            pair = load_config(corpus[0], others).data.directions[0]
-            settings += _as_settings(_monolingual(monolingual, (pair.src_lang, pair.tgt_lang)))
-        return load_config(corpus[0], settings)
-    if missing := [file for file in (*corpus, *(in_domain or ())) if not file.is_file()]:
+        return _with_monolingual(corpus[0], settings, monolingual)
+    if missing := [file for file in (*corpora[0], *(in_domain or ())) if not file.is_file()]:
         reason = "not a regular file" if missing[0].exists() else "no such file"
         raise UsageError(f"{missing[0]}: {reason}; give its path")
-    elif "config" in kinds or kinds == ["text"]:
+    if "config" in kinds or kinds == ["text"]:
         names = " and ".join(map(str, corpus))
         raise UsageError(f"{names}: expected two text files, source and target, or one table, or one config (.yaml)")
-    elif kinds != ["folder"]:
-        corpora = grouped(corpus)
     if columns and kinds != ["table"]:
         raise UsageError("--columns is for a corpus that is a table; for a list of words set data.words.columns")
-    corpus = corpora[0]
-    languages = _languages(corpus, src_lang, tgt_lang, columns, init_from)
-    named = (languages_of_files(*map(str, corpus)) if len(corpus) == 2 else None) or languages
-    data: dict[str, Any] = {"src_lang": languages[0], "tgt_lang": languages[1], "train": [str(file) for file in corpus]}
+    first, *others = corpora if kinds == ["folder"] else grouped(corpus)
+    languages = _languages(first, src_lang, tgt_lang, columns, init_from)
+    named = (languages_of_files(*map(str, first)) if len(first) == 2 else None) or languages
+    data: dict[str, Any] = {"src_lang": languages[0], "tgt_lang": languages[1], "train": [str(file) for file in first]}
     if columns:
         data["columns"] = columns
+    given_sets = {"dev": dev, "test": test, "in-domain": in_domain}
+    sets = {name: _files_of_set(name, files, languages, named) for name, files in given_sets.items() if files}
     if dev:
-        data["dev"] = _files_of_set("dev", dev, languages, named)
+        data["dev"] = sets["dev"]
     if test:
-        data["test"] = {"test": _files_of_set("test", test, languages, named)}
-    if in_domain:
-        _files_of_set("in-domain", in_domain, languages, named)
-    if len(corpora) > 1 or in_domain:
-        beside = [(files, _languages_beside(files, languages)) for files in corpora[1:]]
-        data["train"] = mixed([(corpus, languages), *beside], languages, dev, in_domain, columns)
+        data["test"] = {"test": sets["test"]}
+    if others or in_domain:
+        beside = [(files, _languages_beside(files, languages)) for files in others]
+        data["train"] = mixed([(first, languages), *beside], languages, dev, in_domain, columns)
     alone = _monolingual(monolingual or [], languages)
     if monolingual:
         # What is missing is named where it is read, which a trained run does not.
@@ -95,8 +85,16 @@ def read_config(
             code: [file for file in files or [] if Path(file).is_file()]
             for code, files in zip(languages[::-1], alone.values(), strict=True)
         }
-        refuse_other_languages(of_codes, corpus, languages, columns)
+        refuse_other_languages(of_codes, first, languages, columns)
     return config_of(data, [*settings, *_as_settings(alone)])
+
+
+def _with_monolingual(config: Path, settings: list[str], monolingual: Files) -> Config:
+    if monolingual:
+        others = [one for one in settings if not one.startswith("data.monolingual.")]  # which need the files
+        pair = load_config(config, others).data.directions[0]
+        settings = [*settings, *_as_settings(_monolingual(monolingual, (pair.src_lang, pair.tgt_lang)))]
+    return load_config(config, settings)
 
 
 def corrections_of(parent: Path) -> tuple[Path, str, list[str]]:
@@ -129,7 +127,7 @@ def usual_run_dir(
     elif corpus[0].name == run.config_file.name and run.checkpoints.is_dir():
         usual = run.path
     else:
-        usual = RUNS / _stem_of(corpus[0])
+        usual = RUNS / stem_of(corpus[0])
     if usual.name in {"", ".."}:  # such as the current folder, which has no name that another could be added to
         usual = usual.resolve()
     usual = usual.with_name("-".join([usual.name, *more]))
@@ -150,16 +148,6 @@ def _kind(file: Path) -> str:
     return "folder" if file.is_dir() else "table" if is_table(str(file)) else "text"
 
 
-def _stem_of(file: Path) -> str:
-    name = file.name.removesuffix(".gz")
-    return name.rpartition(".")[0] or name
-
-
-def _code_of(file: Path) -> str | None:
-    """The code of the language that the ending of a name tells."""
-    return code_of_name(Path(file.name.removesuffix(".gz")).suffix[1:])
-
-
 def _files_of_set(option: str, files: Sequence[Path], *known: Languages) -> list[str]:
     """Raises UsageError for files that are no set, and for two whose names tell others than the known languages."""
     names = list(map(str, files))
@@ -176,7 +164,7 @@ def _monolingual(files: Sequence[Path], languages: Languages) -> dict[str, list[
     """Settings for text in the target language, and for files whose names tell the source language."""
     sides: tuple[list[str], list[str]] = [], []
     for file in files:
-        code = _code_of(file) or ""
+        code = code_of(file) or ""
         if code and is_other_language(code, languages):
             expected = f"expected {languages[1]} or {languages[0]}"
             raise UsageError(f"--monolingual {file}: by its name in {code}, {expected}; give other text, or rename it")
@@ -189,26 +177,12 @@ def _monolingual(files: Sequence[Path], languages: Languages) -> dict[str, list[
     return {"data.monolingual.tgt": sides[0] or None, "data.monolingual.src": sides[1] or None}
 
 
-def _named_languages(
-    files: Sequence[Path], columns: str | None = None, src_lang: str | None = None, tgt_lang: str | None = None
-) -> Languages | None:
-    """By the names of two files; of a table as given, or by its header, or its name (es-gn.tsv)."""
-    if len(files) == 2:
-        return languages_of_files(str(files[0]), str(files[1]))
-    from mt_cli.data.tables import find_layout  # here, as a config needs none
-
-    src, tgt = find_layout(files[0], columns).languages
-    src, tgt = src_lang or src, tgt_lang or tgt
-    named = re.search(r"(?:^|[._])([a-z]{2,3})-([a-z]{2,3})(?=[._]|$)", _stem_of(files[0]))
-    return (src, tgt) if src and tgt else (named[1], named[2]) if named else None
-
-
 def _languages_beside(files: Sequence[Path], languages: Languages) -> Languages:
     """Of a corpus beside the first one, whose languages these are. A memory may have more than two."""
     if is_memory(str(files[0])):
         with suppress(DataError, UsageError):
-            return _named_languages(files, ",".join(languages)) or languages
-    return _named_languages(files) or languages
+            return named_languages(files, ",".join(languages)) or languages
+    return named_languages(files) or languages
 
 
 def _languages(
@@ -220,7 +194,7 @@ def _languages(
             raise UsageError(f"--{option}-lang {given}: expected a code; did you mean {code}?")
     if src_lang and tgt_lang:
         return src_lang, tgt_lang
-    found, names = _named_languages(corpus, columns, src_lang, tgt_lang), " and ".join(map(str, corpus))
+    found, names = named_languages(corpus, columns, src_lang, tgt_lang), " and ".join(map(str, corpus))
     if found is None and init_from is not None:
         parent = RunDir.existing(init_from).load_config().data.directions[0]
         found = parent.src_lang, parent.tgt_lang
@@ -233,96 +207,3 @@ def _languages(
     if any(map(may_be_a_word, found)):
         log.info(f"taken as {found[0]} to {found[1]}, by the names; if these are wrong, add --src-lang and --tgt-lang")
     return src_lang or found[0], tgt_lang or found[1]
-
-
-def grouped(files: Sequence[Path]) -> list[list[Path]]:
-    """Tables by themselves, text files two by two, as they stand on the command line. Raises UsageError for one that is
-    alone."""
-    groups, waiting = list[list[Path]](), list[Path]()
-    expected = "CORPUS is tables, and text files two by two, source and target"
-    for file in files:
-        if is_table(str(file)) or len(files) == 1:
-            groups.append([file])
-        elif waiting and len(files) > 2 and (code := _code_of(file)) and code == _code_of(waiting[0]):
-            raise UsageError(f"{waiting[0]} {file}: both by their names in {code}; {expected}")
-        elif waiting:
-            groups.append([waiting.pop(), file])
-        else:
-            waiting.append(file)
-    if waiting:
-        raise UsageError(f"{waiting[0]}: a text file without its other side; {expected}")
-    return groups
-
-
-def _stem_and_code(file: Path) -> tuple[str, str]:
-    """A name without its last word that tells a language, and the code of that: news.txt, es of news-es.txt. The whole
-    name twice where none does."""
-    words = re.split(r"([-._])", file.name.removesuffix(".gz"))
-    for i in reversed(range(0, len(words), 2)):
-        if code := code_of_name(words[i]):
-            return "".join(words[: max(0, i - 1)] + words[i + 1 :]), code
-    return file.name, file.name
-
-
-def _in_folder(
-    folder: Path, src_lang: str | None, tgt_lang: str | None
-) -> tuple[str, list[list[Path]], dict[str, list[Path]]]:
-    """The source language and the corpora of a folder, those between the languages asked for first, the largest before
-    the others; and by option the files whose names say that they are given as such. Raises UsageError where there is no
-    corpus."""
-    by_stem, pairs = defaultdict[str, dict[str, Path]](dict), list[list[Path]]()
-
-    def known(files: Sequence[Path]) -> Languages | None:
-        """A memory has its languages in either order."""
-        is_unordered = is_memory(str(files[-1]))
-        asked = f"{src_lang},{tgt_lang}" if is_unordered and src_lang and tgt_lang else None
-        found = _named_languages(files, asked)
-        is_turned = is_unordered and found is not None and language(found[0]) == language(tgt_lang or "")
-        return (found[1], found[0]) if found is not None and is_turned else found
-
-    for file in sorted(one for one in folder.iterdir() if not one.name.startswith(".")):
-        stem, code = _stem_and_code(file)
-        if not file.is_file():
-            log.warning(f"{file}: left aside, not a file; put its text into {folder} itself")
-        elif is_table(str(file)):
-            try:
-                known([file])
-                pairs.append([file])
-            except (DataError, UsageError) as error:
-                log.warning(f"left aside: {error}")
-        elif (same := by_stem[stem].setdefault(code, file)) != file:
-            log.warning(f"{file}: left aside, {same} has its name; rename one of them")
-    groups = [group for group in by_stem.values() if len(group) > 1]
-    codes = Counter(code for group in groups for code in group)
-    codes.update(named[0] for files in pairs if (named := known(files)))
-    if tgt_lang is None:
-        targets = " or ".join(f"--to {code}" for code in sorted(codes))
-        none = "no two files such as news.es and news.gn, no table"
-        raise UsageError(f"{folder}: a folder; say into which language to translate: {targets or none}")
-    others = (code for code in codes if code != tgt_lang)  # a three-letter word (train.bak) may be none
-    source = src_lang or max(others, key=lambda code: (codes[code], not may_be_a_word(code)), default="")
-    for group in (one for one in groups if source in one):
-        pairs += [[group[source], other] for code, other in group.items() if code != source]
-    for file in (file for group in by_stem.values() for file in group.values()):
-        if not any(file in files for files in pairs):
-            text = f"for text in {tgt_lang} alone give --monolingual {as_typed(file)}"
-            advice = text if _stem_and_code(file)[1] == tgt_lang else "give it one, or leave it there"
-            log.warning(f"{file}: left aside, no file beside it is its translation; {advice}")
-    asked_for = [language(source), language(tgt_lang)]
-    own = [files for files in pairs if (found := known(files)) is None or [*map(language, found)] == asked_for]
-    options, corpora = dict[str, list[Path]](), list[list[Path]]()
-    for files in sorted(pairs, key=lambda files: (files not in own, -files[-1].stat().st_size)):
-        words = re.split(r"[-._]", files[0].name.lower()) if files in own else []
-        option, name = next((_OPTIONS[word] for word in words if word in _OPTIONS), None), " ".join(map(str, files))
-        if option in options:
-            other = " ".join(map(str, options[option]))
-            log.warning(f"{name}: left aside, --{option} is {other}; rename one of them")
-            continue
-        if option is None:
-            corpora.append(files)
-        else:
-            options[option] = files
-        log.info(f"found {name}{f', as --{option}' if option else ''}")
-    if not corpora or corpora[0] not in own:
-        raise UsageError(f"{folder}: no corpus from {source or 'a source'} to {tgt_lang}; give it, or another --to")
-    return source, corpora, options

@@ -8,7 +8,8 @@ import yaml
 from tiny_trainer import options, pair_of
 
 from mt_cli.config_file import load_config
-from mt_cli.corpus_config import grouped, read_config
+from mt_cli.corpus_config import read_config
+from mt_cli.corpus_files import grouped
 from mt_cli.data.distance import gap, other_writing
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import DataError, UsageError

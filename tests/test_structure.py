@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).parents[1] / "mt_cli"
 # A file imports only from those above it, and from its own folder.
 ORDER = [
     "errors", "display", "files", "processes", "device", "config", "recipe", "config_file", "data", "checking", "model",
-    "run", "mixture", "corpus_config", "decoding", "evaluation", "training", "augment", "explain", "documents", "stages", "build", "export",
+    "run", "mixture", "corpus_files", "corpus_config", "decoding", "evaluation", "training", "augment", "explain", "documents", "stages", "build", "export",
     "serve", "cli",
 ]  # fmt: skip
 

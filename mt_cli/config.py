@@ -37,7 +37,7 @@ def _language(tag: str) -> str:
 
 
 _MEMORIES = (".tmx", ".xlf", ".xliff", ".po")
-_TABLES = (".tsv", ".csv", ".xlsx", ".xls", ".ods", ".jsonl", *_MEMORIES)
+_TABLES = (".tsv", ".csv", ".xlsx", ".xls", ".ods", ".jsonl", ".json", *_MEMORIES)
 _A_TABLE = f"one table ({', '.join(_TABLES)}, or .txt with tabs)"
 
 

@@ -1,6 +1,6 @@
-"""Reads a table of sentence pairs: .tsv, .csv, .txt with tabs, a workbook (.xlsx, .xls, .ods), .jsonl, a memory (.tmx,
-.xliff, .po). Finds out how the table is written, whether its first row is a header, and which two columns are source
-and target."""
+"""Reads a table of sentence pairs: .tsv, .csv, .txt with tabs, a workbook (.xlsx, .xls, .ods), .jsonl or .json, a memory
+(.tmx, .xliff, .po). Finds out how the table is written, whether its first row is a header, and which two columns are
+source and target."""
 
 import contextlib
 import csv
@@ -21,7 +21,7 @@ from pathlib import Path
 from mt_cli.config import is_memory
 from mt_cli.data.languages import code_of_name, may_be_a_word
 from mt_cli.data.lines import SAVE_AS_UTF_8, NotUtf8Error, decode_line, raw_lines
-from mt_cli.data.units import languages_of_units, read_units, texts_of
+from mt_cli.data.units import OBJECTS, languages_of_units, read_units, texts_of
 from mt_cli.display import shortened
 from mt_cli.errors import DataError, UsageError, missing_extra
 
@@ -63,7 +63,7 @@ class TableLayout:
         if is_memory(str(self.file)):
             return f"{self.file}: units in {', '.join(self.header or ())}; source is {self.names[0]}, target is {self.names[1]}"
         delimiters = f"{_DELIMITERS[self.delimiter]}s between columns" if self.delimiter else self.sheet
-        header = "objects" if suffix_of(self.file) == ".jsonl" else f"{'a' if self.header else 'no'} header row"
+        header = "objects" if suffix_of(self.file) in OBJECTS else f"{'a' if self.header else 'no'} header row"
         form = [delimiters, "quoted cells" * self.is_quoted, header]
         names = [f" ({shortened(name, 30)})" if name else "" for name in self.names]
         src, tgt = (f"column {i + 1}{name}" for i, name in zip(self.columns, names, strict=True))
@@ -83,7 +83,7 @@ def find_layout(file: Path, columns: str | None = None) -> TableLayout:
         languages, pair = languages_of_units(file, columns.split(",") if columns else None)
         return TableLayout(file, "", False, tuple(languages), pair, len(languages))
     delimiter, is_quoted, sheet, suffix = "", False, "", suffix_of(file)
-    if suffix == ".jsonl":
+    if suffix in OBJECTS:
         keys = dict.fromkeys(key for _, texts in islice(read_units(file), _MAX_SAMPLE_ROWS) for key in texts)
         rows, _ = _sample(_rows_of_units(file, tuple(keys)))
     elif suffix == ".csv":
@@ -108,7 +108,7 @@ def find_layout(file: Path, columns: str | None = None) -> TableLayout:
     n_columns = widths.most_common(1)[0][0] if delimiter else max(widths)
     given = {name.strip().casefold() for name in (columns or "").split(",") if not name.strip().isdecimal()} - {""}
     header = None
-    if suffix == ".jsonl" or _names_columns(rows) or not given.isdisjoint(cell.strip().casefold() for cell in rows[0]):
+    if suffix in OBJECTS or _names_columns(rows) or not given.isdisjoint(cell.strip().casefold() for cell in rows[0]):
         header = tuple(cell.strip() for cell in rows.pop(0))
         n_columns = max(n_columns, len(header))
     n_columns = max(2, n_columns)
@@ -128,7 +128,7 @@ def read_rows(layout: TableLayout) -> Iterator[tuple[int, str, str]]:
         return
     if delimiter:
         found = _rows_of_text(file, delimiter, layout.is_quoted)
-    elif suffix_of(file) == ".jsonl":
+    elif suffix_of(file) in OBJECTS:
         found = _rows_of_units(file, layout.header or ())
     else:
         next(found := read_workbook(file))

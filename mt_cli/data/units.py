@@ -1,5 +1,5 @@
 """Reads what translators keep and datasets have, one unit, a text in several languages, at a time: .tmx, .xlf, .xliff,
-.po, .jsonl."""
+.po, .jsonl, .json."""
 
 import gzip
 import json
@@ -18,6 +18,7 @@ from mt_cli.errors import DataError
 # Its line or its number in the file, from 1; its texts by language as the file names it.
 Unit = tuple[int, dict[str, str]]
 
+OBJECTS = (".jsonl", ".json")  # a file with an object on each line
 UNNAMED = ("source", "target")  # languages that a file does not name
 _XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 _N_SURVEYED = 1000
@@ -62,7 +63,7 @@ class PoEntry:
 def read_units(file: Path) -> Iterator[Unit]:
     """The units that have a text in two languages or more. Raises DataError for a file that is damaged."""
     suffix = Path(file.name.removesuffix(".gz")).suffix.lower()
-    read = {".jsonl": _json_units, ".po": _po_units}.get(suffix, _xml_units)
+    read = _json_units if suffix in OBJECTS else _po_units if suffix == ".po" else _xml_units
     return ((number, texts) for number, texts in read(file) if len(texts) > 1)
 
 

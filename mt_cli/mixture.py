@@ -180,18 +180,15 @@ def _weighed(
     ]
     weight_of_far = _weight([one for one, _ in far], [one for one, _ in near])
     if domain is not None:
-        n_near = sum(one.n_pairs for one, _ in near)
-        n_epoch = n_near + weight_of_far * sum(one.n_pairs for one, _ in far)
+        n_near, n_far = (sum(one.n_pairs for one, _ in text) for text in (near, far))
+        times = (n_near + weight_of_far * n_far) / domain.n_pairs  # as many pairs of others in an epoch
         weight, last = (
-            round(min(most, max(1, share / (1 - share) * n / domain.n_pairs)), 2)
-            for n, (share, most) in ((n_epoch, _IN_DOMAIN), (n_near, _IN_DOMAIN_LAST))
+            round(min(most, max(1, share / (1 - share) * times)), 2) for share, most in (_IN_DOMAIN, _IN_DOMAIN_LAST)
         )
         why = " of the kind that will be translated, read most in the last phase"
         rows.append(domain.row(why, weight=weight, last_weight=last, hold_out=use is domain))
-    why = "with a tag, as others are nearer: at most half as much text as of those, none in the last phase"
-    how_often = {"weight": weight_of_far, "last_weight": 0.0}
-    tag = f"{languages[1]}-far"
-    return rows + [one.row(f", {how.told(called)}; {why}", tgt_lang=tag, **how_often) for one, how in far]
+    why, tag = "with a tag, as others are nearer: at most half as much text as of those", f"{languages[1]}-far"
+    return rows + [one.row(f", {how.told(called)}; {why}", tgt_lang=tag, weight=weight_of_far) for one, how in far]
 
 
 def _weight(far: list[_Text], near: list[_Text]) -> float:

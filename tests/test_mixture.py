@@ -56,8 +56,8 @@ def test_a_folder_is_read_by_its_names_and_what_is_wrong_in_it_is_named_and_left
     corpora = {Path(one.files[1]).name: one for one in config.data.corpora}
     assert [*corpora] == ["news.gn", "bible.gn"]
     assert config.data.dev == [str(folder / "dev.es"), str(folder / "dev.gn")]
-    assert corpora["news.gn"].last_weight is None
-    assert (corpora["bible.gn"].tgt_lang, corpora["bible.gn"].last_weight) == ("gn-far", 0), "for it is far from dev"
+    assert corpora["news.gn"].tgt_lang is None and corpora["bible.gn"].tgt_lang == "gn-far", "for it is far from dev"
+    assert [one.last_weight for one in corpora.values()] == [None, None]
     sizes = [len((folder / name).read_text()) for name in ("bible.gn", "news.gn")]
     assert corpora["bible.gn"].weight * sizes[0] == pytest.approx(sizes[1] / 2, rel=0.05), "half as much as the near"
     assert all(one.why for one in corpora.values()) and "very far from dev" in corpora["bible.gn"].why
@@ -98,8 +98,8 @@ def test_text_like_what_is_translated_is_read_more_often_and_sets_are_cut_from_i
         read_config(files, in_domain=own[:1])
     few = read_config(files, in_domain=own).data.corpora
     assert [one.hold_out for one in few] == [True, True, True] and few[2].files[0].endswith("bible.es"), "exchanged"
-    n_near, n_far = 300, 200 * few[2].weight
-    shares = few[1].weight * 20 / (n_near + n_far), few[1].last_weight * 20 / n_near
+    n_others = 300 + 200 * few[2].weight
+    shares = few[1].weight * 20 / n_others, few[1].last_weight * 20 / n_others
     assert shares == pytest.approx((0.1 / 0.9, 0.33 / 0.67), abs=0.001), "a tenth of an epoch, a third of the last ones"
     assert few[2].tgt_lang == "gn-far"
     assert any("own.gn: dev and test sets are cut from all text" in line for line in said())

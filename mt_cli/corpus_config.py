@@ -36,7 +36,6 @@ def read_config(
 ) -> Config:
     """The config that `corpus` is or implies; only its section `data` is set for files. Raises UsageError or ConfigError."""
     kinds = ["table"] if are_one_table(list(map(str, corpus))) else [_kind(file) for file in corpus]
-    corpora = [list(corpus)]
     if kinds == ["folder"]:
         tgt_lang = code_of_name(tgt_lang or "") or tgt_lang
         src_lang, corpora, found = files_of_folder(corpus[0], src_lang, tgt_lang)
@@ -55,38 +54,41 @@ def read_config(
         if given := [name for name, value in {**of_files, "in-domain": in_domain}.items() if value]:
             raise UsageError(f"--{given[0]} goes with files; in a config write it into the section data")
         return _with_monolingual(corpus[0], settings, monolingual)
-    if missing := [file for file in (*corpora[0], *(in_domain or ())) if not file.is_file()]:
-        reason = "not a regular file" if missing[0].exists() else "no such file"
-        raise UsageError(f"{missing[0]}: {reason}; give its path")
-    if "config" in kinds or kinds == ["text"]:
-        names = " and ".join(map(str, corpus))
-        raise UsageError(f"{names}: expected two text files, source and target, or one table, or one config (.yaml)")
+    if kinds != ["folder"]:
+        _refuse_missing(corpus)
+        if "config" in kinds or kinds == ["text"]:
+            names = " and ".join(map(str, corpus))
+            expected = "expected two text files, source and target, or one table, or one config (.yaml)"
+            raise UsageError(f"{names}: {expected}")
+        corpora = grouped(corpus)
     if columns and kinds != ["table"]:
         raise UsageError("--columns is for a corpus that is a table; for a list of words set data.words.columns")
-    first, *others = corpora if kinds == ["folder"] else grouped(corpus)
+    first, *others = corpora
     languages = _languages(first, src_lang, tgt_lang, columns, init_from)
     named = (languages_of_files(*map(str, first)) if len(first) == 2 else None) or languages
     data: dict[str, Any] = {"src_lang": languages[0], "tgt_lang": languages[1], "train": [str(file) for file in first]}
     if columns:
         data["columns"] = columns
-    given_sets = {"dev": dev, "test": test, "in-domain": in_domain}
-    sets = {name: _files_of_set(name, files, languages, named) for name, files in given_sets.items() if files}
     if dev:
-        data["dev"] = sets["dev"]
+        data["dev"] = _files_of_set("dev", dev, languages, named)
     if test:
-        data["test"] = {"test": sets["test"]}
+        data["test"] = {"test": _files_of_set("test", test, languages, named)}
+    if in_domain:
+        _files_of_set("in-domain", in_domain, languages, named)
+        _refuse_missing(in_domain)
     if others or in_domain:
         beside = [(files, _languages_beside(files, languages)) for files in others]
         data["train"] = mixed([(first, languages), *beside], languages, dev, in_domain, columns)
     alone = _monolingual(monolingual or [], languages)
     if monolingual:
-        # What is missing is named where it is read, which a trained run does not.
-        of_codes = {
-            code: [file for file in files or [] if Path(file).is_file()]
-            for code, files in zip(languages[::-1], alone.values(), strict=True)
-        }
-        refuse_other_languages(of_codes, first, languages, columns)
+        refuse_other_languages(dict(zip(languages[::-1], alone.values(), strict=True)), first, languages, columns)
     return config_of(data, [*settings, *_as_settings(alone)])
+
+
+def _refuse_missing(files: Sequence[Path]) -> None:
+    if missing := [file for file in files if not file.is_file()]:
+        reason = "not a regular file" if missing[0].exists() else "no such file"
+        raise UsageError(f"{missing[0]}: {reason}; give its path")
 
 
 def _with_monolingual(config: Path, settings: list[str], monolingual: Files) -> Config:

@@ -131,13 +131,13 @@ def mixed(
 
 
 def refuse_other_languages(
-    alone: Mapping[str, Sequence[str]], corpus: Sequence[Path], languages: Languages, columns: str | None = None
+    alone: Mapping[str, Sequence[str] | None], corpus: Sequence[Path], languages: Languages, columns: str | None = None
 ) -> None:
     """`alone`: by language, files of text without translations. Raises DataError for one that does not read like the corpus
-    in that language."""
+    in that language; one that is missing is named where it is read, which a trained run does not."""
     models = _models(_read(corpus, languages, columns), languages)
     for code, files in alone.items():
-        for file in files:
+        for file in (one for one in files or () if Path(one).is_file()):
             lines = list(islice(read_monolingual([file], on_bad_line="skip", report=CorpusReport()), _N_SAMPLED))
             if wrong := _misread([lines], [code], models):
                 raise DataError(f"{file}: {wrong}; give text in {code}, or leave it out")

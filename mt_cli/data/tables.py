@@ -21,7 +21,7 @@ from pathlib import Path
 from mt_cli.config import is_memory
 from mt_cli.data.languages import code_of_name, may_be_a_word
 from mt_cli.data.lines import SAVE_AS_UTF_8, NotUtf8Error, decode_line, raw_lines
-from mt_cli.data.units import OBJECTS, languages_of_units, read_units, texts_of
+from mt_cli.data.units import OBJECTS, languages_of_units, read_units, suffix_of, texts_of
 from mt_cli.display import shortened
 from mt_cli.errors import DataError, UsageError, missing_extra
 
@@ -68,11 +68,6 @@ class TableLayout:
         names = [f" ({shortened(name, 30)})" if name else "" for name in self.names]
         src, tgt = (f"column {i + 1}{name}" for i, name in zip(self.columns, names, strict=True))
         return f"{self.file}: {', '.join(filter(None, form))}; source is {src}, target is {tgt}"
-
-
-def suffix_of(file: Path) -> str:
-    """The ending of the name that says what the file is: .csv of a.CSV.gz."""
-    return Path(file.name.removesuffix(".gz")).suffix.lower()
 
 
 def find_layout(file: Path, columns: str | None = None) -> TableLayout:

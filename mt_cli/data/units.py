@@ -60,9 +60,14 @@ class PoEntry:
         return re.search(r"(?m)^[ \t]*#,.*\bfuzzy\b", self.comments) is not None
 
 
+def suffix_of(file: Path) -> str:
+    """The ending of the name that says what the file is: .csv of a.CSV.gz."""
+    return Path(file.name.removesuffix(".gz")).suffix.lower()
+
+
 def read_units(file: Path) -> Iterator[Unit]:
     """The units that have a text in two languages or more. Raises DataError for a file that is damaged."""
-    suffix = Path(file.name.removesuffix(".gz")).suffix.lower()
+    suffix = suffix_of(file)
     read = _json_units if suffix in OBJECTS else _po_units if suffix == ".po" else _xml_units
     return ((number, texts) for number, texts in read(file) if len(texts) > 1)
 

@@ -18,6 +18,8 @@ from torch import Tensor, nn
 from mt_cli.model.dropout import Dropout
 from mt_cli.model.positions import Positions
 
+_VECTOR = 16  # float32 numbers that a CPU computes at a time, at most
+
 
 def attend(
     query: Tensor,
@@ -44,15 +46,17 @@ def attend(
         dropout_p = dropout.p if dropout is not None and dropout.training else 0.0
         return F.scaled_dot_product_attention(query, key, value, mask, dropout_p, scale=1 / temperature), None
 
-    scores = (query / temperature) @ key.transpose(-2, -1)  # (B,H,T,S)
+    # In float32, and in rows of whole vectors of a CPU: of the short rows of bf16 it computes one number at a time.
+    dtype, n_keys = torch.promote_types(query.dtype, torch.float32), key.size(-2)
+    lowest = torch.finfo(dtype).min
+    scores = (query @ key.transpose(-2, -1)).to(dtype) / temperature  # (B,H,T,S)
     if bias is not None:
         scores = scores + bias
     if mask is not None:
-        # The smallest finite number: with -inf, a row without any key would be NaN after the softmax.
-        scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
-    weights = scores.softmax(-1)
-    if mask is not None:
-        weights = weights.masked_fill(~mask, 0)  # changes rows without any key alone
+        scores = scores + torch.zeros_like(mask, dtype=dtype).masked_fill_(~mask, lowest / 2)
+    # At least one key more, without a value: a query that may attend to no other attends to that.
+    scores = F.pad(scores, (0, _VECTOR - n_keys % _VECTOR), value=lowest / 4)
+    weights = scores.softmax(-1)[..., :n_keys].to(value.dtype)
     if dropout is not None:
         weights = dropout(weights)
     return weights @ value, weights if return_weights else None

@@ -23,7 +23,8 @@ def positions_of(config: ModelConfig) -> Positions:
     if config.positions == "sinusoid":
         return SinusoidPositions(config.max_positions, config.d_model, config.first_position)
     if config.positions.startswith("rotary"):
-        return RotaryPositions(config.max_positions, config.d_k, in_cross_attention=config.positions == "rotary_cross")
+        is_cross = config.positions == "rotary_cross"
+        return RotaryPositions(config.max_positions, config.d_k, config.n_heads, in_cross_attention=is_cross)
     raise NotImplementedError(f"model.positions: {config.positions}")
 
 
@@ -74,18 +75,18 @@ class RotaryPositions(Positions):
 
     in_self_attention = True
 
-    def __init__(self, n_positions: int, head_dim: int, in_cross_attention: bool = False):
+    def __init__(self, n_positions: int, head_dim: int, n_heads: int = 1, in_cross_attention: bool = False):
         super().__init__(n_positions)
         self.in_cross_attention = in_cross_attention
         sine, cosine = sinusoid_table(n_positions, head_dim)[1:].unflatten(1, (-1, 2)).unbind(2)  # (n_positions, K/2)
-        self.cosine: Tensor  # (n_positions, 1, K)
+        self.cosine: Tensor  # (n_positions, H, K), the same for each head: to multiply row by row takes twice as long
         self.sine: Tensor
-        self.register_buffer("cosine", torch.cat((cosine, cosine), 1)[:, None], persistent=False)
-        self.register_buffer("sine", torch.cat((-sine, sine), 1)[:, None], persistent=False)
+        for name, halves in (("cosine", (cosine, cosine)), ("sine", (-sine, sine))):
+            self.register_buffer(name, torch.cat(halves, 1)[:, None].repeat(1, n_heads, 1), persistent=False)
 
     def apply_to_heads(self, x: Tensor, at: int | Tensor = 0) -> Tensor:
         here = slice(at, at + x.size(1)) if isinstance(at, int) else at
-        return x * self.cosine[here] + x.roll(x.size(-1) // 2, -1) * self.sine[here]
+        return torch.addcmul(x * self.cosine[here], x.roll(x.size(-1) // 2, -1), self.sine[here])
 
 
 def sinusoid_table(n_positions: int, d_model: int, first_position: int = 0) -> Tensor:

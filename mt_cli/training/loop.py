@@ -65,9 +65,9 @@ class Trainer:
                 decay = weight_decay(state.settings, d_model, self.data.train.n_targets)
                 update = updates.next()  # forward, backward, clip
                 p.step += 1
-                state.optimizer.step(lr, decay, p.step, update.is_finite)
                 self._queued.append(update)
                 self._read_queued(self.n_late)
+                state.optimizer.step(lr, decay, p.step)
                 state.speed.note_step(time.monotonic() - began, update.kind.n_passes)
                 if (minutes := state.settings.minutes) is not None:
                     # The first plan: after 20 steps; sooner if these take a tenth of the minutes or training would end.
@@ -84,13 +84,13 @@ class Trainer:
                         raise self._diverged(p.step, what)
 
     def _read_queued(self, n_left: int = 0) -> None:
-        """Reads the numbers of the queued updates but the last `n_left`, which may be those of the last step."""
+        """Reads the numbers of the queued updates but the last `n_left`. Raises TrainingError where one is not finite."""
         while len(self._queued) > n_left:
             update = self._queued.popleft().read(self.ranks)
             for what, value in (("loss", update.loss_sum), ("the gradient's norm", update.grad_norm)):
                 if not math.isfinite(value):
                     lines = ", ".join(map(self.data.train.format_location, update.batches[0][:5]))
-                    what = f"{what} is {value} (batch with training lines {lines}, ...); not applied"
+                    what = f"{what} is {value} (batch with training lines {lines}, ...); not saved"
                     raise self._diverged(update.step, what)
             self.metrics.note_update(update)
 

@@ -104,7 +104,7 @@ def update_seconds(config: Config, facts: CorpusFacts) -> float:
                 while len(seconds) < 2 or (len(seconds) < _N_UPDATES and sum(seconds) <= _SECONDS):
                     began = time.perf_counter()
                     update = updates.next()
-                    state.optimizer.step(0.0, 0.0, len(seconds) + 1, update.is_finite)
+                    state.optimizer.step(0.0, 0.0, len(seconds) + 1)
                     update.read()
                     seconds.append(time.perf_counter() - began)
             return min(seconds[1:])

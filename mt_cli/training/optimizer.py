@@ -60,18 +60,15 @@ class Optimizer:
         return torch.nn.utils.clip_grad_norm_(self._weights, self.clip_norm)
 
     @torch.no_grad()
-    def step(self, learning_rate: float, weight_decay: float, step: int, is_finite: Tensor | None = None) -> None:
-        """Update `step`, from 1. Norms and biases do not decay. Where `is_finite`, a scalar, is False, weights and
-        moments stay; the average still moves, but nothing is saved after that."""
-        is_skipped = torch.zeros((), device=self.model.device) if is_finite is None else (~is_finite).float()
-        self._adamw.found_inf = is_skipped  # what torch's GradScaler sets
+    def step(self, learning_rate: float, weight_decay: float, step: int) -> None:
+        """Update `step`, from 1. Norms and biases do not decay."""
         for group in self._adamw.param_groups:
             is_matrix = group["params"][0].dim() > 1
             group.update(lr=learning_rate, weight_decay=weight_decay if is_matrix else 0.0)
         self._adamw.step()
         if self._matrices:
             self._momenta = self._momenta or {matrix: torch.zeros_like(matrix) for matrix in self._matrices}
-            muon_step(self._momenta, learning_rate, weight_decay, self._dtype, is_skipped)
+            muon_step(self._momenta, learning_rate, weight_decay, self._dtype)
         self.drop_gradients()
         self.sync_network()
         if self.averaged is not None:
@@ -128,33 +125,30 @@ def _learnt(model: Transformer, freeze: Sequence[str]) -> list[Tensor]:
 _MOMENTUM = 0.95
 
 
-def muon_step(
-    momenta: dict[Tensor, Tensor], learning_rate: float, weight_decay: float, dtype: torch.dtype, is_skipped: Tensor
-) -> None:
+def muon_step(momenta: dict[Tensor, Tensor], learning_rate: float, weight_decay: float, dtype: torch.dtype) -> None:
     """Updates each matrix equally in all directions (Jordan et al. 2024), as much as AdamW would (Liu et al. 2025,
-    equation 4). `is_skipped`, a scalar: with 1 nothing changes. Matrices of one shape at once, in a `dtype` that is
-    fast here: torch's own takes them one by one, always in bf16."""
+    equation 4). Matrices of one shape at once, in a `dtype` that is fast here: torch's own takes them one by one, always in
+    bf16. Overwrites the gradients."""
     by_shape: dict[torch.Size, list[Tensor]] = defaultdict(list)
     for matrix in momenta:
         by_shape[matrix.shape].append(matrix)
     for shape, matrices in by_shape.items():
         own = [momenta[matrix] for matrix in matrices]
-        given = torch.stack([matrix.grad for matrix in matrices if matrix.grad is not None])
-        gradients = list(torch.where(is_skipped > 0, torch.stack(own), given))
+        gradients = [matrix.grad for matrix in matrices if matrix.grad is not None]
         torch._foreach_lerp_(own, gradients, 1 - _MOMENTUM)
-        directions = torch.stack(torch._foreach_lerp(gradients, own, _MOMENTUM))  # (N,R,C), Nesterov's
-        updates = orthogonalized(directions, dtype).to(directions.dtype) * (1 - is_skipped)
-        torch._foreach_mul_(matrices, torch.where(is_skipped > 0, 1.0, 1 - learning_rate * weight_decay))
+        torch._foreach_lerp_(gradients, own, _MOMENTUM)  # Nesterov's
+        updates = orthogonalized(torch.stack(gradients).to(dtype)).float()  # (N,R,C)
+        torch._foreach_mul_(matrices, 1 - learning_rate * weight_decay)
         torch._foreach_add_(matrices, updates.unbind(), alpha=-learning_rate * 0.2 * max(shape) ** 0.5)
 
 
-def orthogonalized(matrices: Tensor, dtype: torch.dtype) -> Tensor:
-    """(N,R,C) -> the same with its singular values near 1, most between 0.7 and 1.2, by products of matrices in `dtype`: a
+def orthogonalized(matrices: Tensor) -> Tensor:
+    """(N,R,C) -> the same with its singular values near 1, most between 0.7 and 1.2, by products of matrices: a
     Newton-Schulz step applies an odd polynomial to the singular values, and to nothing else."""
     a, b, c = 3.4445, -4.7750, 2.0315  # of x, x^3 and x^5: they lift small singular values fastest
     is_tall = matrices.size(1) > matrices.size(2)
     x = matrices.mT if is_tall else matrices
-    x = (x / x.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)).to(dtype)  # now none is above 1
+    x = x / x.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)  # now none is above 1
     for _ in range(5):
         gram = x @ x.mT
         x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)

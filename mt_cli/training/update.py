@@ -58,7 +58,6 @@ class Update:
         """`step`: its number, counted from 1; `losses`: nats, of each part that this process has."""
         self.step, self.n_tokens, self.batches, self.kind = step, portion.n_tokens, portion.batches, portion.kind
         self._scalars, self._copied = torch.stack([grad_norm, *losses]), None
-        self.is_finite = self._scalars.isfinite().all()  # a scalar on the device
         if self._scalars.is_cuda:  # `tolist` would wait for all that is queued by then
             stream = torch.cuda.current_stream(self._scalars.device)
             self._scalars = self._scalars.to("cpu", non_blocking=True)

@@ -125,9 +125,13 @@ def mixed(
         own.append(one)
     rows = _weighed(own, languages, use, called, domain)
     for row in rows:
-        last = row.weight if row.last_weight is None else row.last_weight
-        log.info(f"{' '.join(row.files)}: weight {row.weight:g}, at last {last:g}; {row.why}")
+        last = "" if row.last_weight is None else f", in the last phase {_share(row.last_weight)}"
+        log.info(f"{' '.join(row.files)}: an epoch reads {_share(row.weight)}{last}; {row.why}")
     return rows
+
+
+def _share(weight: float) -> str:
+    return f"{100 * weight:.2g}% of it" if weight < 1 else "all of it" if weight == 1 else f"it {weight:g} times"
 
 
 def refuse_other_languages(

@@ -61,7 +61,11 @@ def test_a_folder_is_read_by_its_names_and_what_is_wrong_in_it_is_named_and_left
     sizes = [len((folder / name).read_text()) for name in ("bible.gn", "news.gn")]
     assert corpora["bible.gn"].weight * sizes[0] == pytest.approx(sizes[1] / 2, rel=0.05), "half as much as the near"
     assert all(one.why for one in corpora.values()) and "very far from dev" in corpora["bible.gn"].why
-    warnings = "\n".join(line for line in said() if line.startswith("warning"))
+    told = said()
+    shares = {Path(line.split(": ")[0]).name: line for line in told if "an epoch reads" in line}
+    assert "news.gn: an epoch reads all of it; 300 pairs, " in shares["news.gn"]
+    assert f"an epoch reads {100 * corpora['bible.gn'].weight:.2g}% of it; 200 pairs, " in shares["bible.gn"]
+    warnings = "\n".join(line for line in told if line.startswith("warning"))
     assert f"{folder / 'wiki.gn'}: left aside, no file beside it is its translation" in warnings
     assert "twin.gn: left aside, the same text as" in warnings or "bible.gn: left aside, the same text as" in warnings
     assert "wrong.gn: left aside, reads like es and not like gn, as line 1" in warnings
@@ -102,6 +106,8 @@ def test_text_like_what_is_translated_is_read_more_often_and_sets_are_cut_from_i
     shares = few[1].weight * 20 / n_others, few[1].last_weight * 20 / n_others
     assert shares == pytest.approx((0.1 / 0.9, 0.33 / 0.67), abs=0.001), "a tenth of an epoch, a third of the last ones"
     assert few[2].tgt_lang == "gn-far"
+    told = f"an epoch reads it {few[1].weight:g} times, in the last phase it {few[1].last_weight:g} times; 20 pairs"
+    assert any(told in line for line in said())
     assert any("own.gn: dev and test sets are cut from all text" in line for line in said())
     write(folder, "own", es=lines("es", 250, 7), gn=lines("gn", 250, 7))
     assert [one.hold_out for one in read_config(files, in_domain=own).data.own.corpora] == [False, True]
@@ -181,7 +187,7 @@ def test_verses_of_the_dev_set_in_another_language_are_not_learnt_and_the_search
     assert run.config_file.read_text() == written, "what was chosen before a kill is written after it"
     assert mt("train", "verses.yaml", *SMALL, "--set", "training.max_steps=24").code == 0
     assert tried[0]["beam_size"] == 1 and tried[0]["max_length_ratio"] is None, "a new choice begins anew"
-    again, save = run.config_file.read_text(), RunDir.save_config
+    again, save, run = run.config_file.read_text(), RunDir.save_config, RunDir(run.path)
     run.manifest.products["search"] = run.manifest.products["search"].model_copy(update={"inputs": {}})
     run.manifest._save()
     saved = list[None]()

@@ -125,12 +125,12 @@ def mixed(
         own.append(one)
     rows = _weighed(own, languages, use, called, domain)
     for row in rows:
-        last = "" if row.last_weight is None else f", in the last phase {_share(row.last_weight)}"
-        log.info(f"{' '.join(row.files)}: an epoch reads {_share(row.weight)}{last}; {row.why}")
+        last = "" if row.last_weight is None else f", in the last phase {_amount(row.last_weight)}"
+        log.info(f"{' '.join(row.files)}: an epoch reads {_amount(row.weight)}{last}; {row.why}")
     return rows
 
 
-def _share(weight: float) -> str:
+def _amount(weight: float) -> str:
     return f"{100 * weight:.2g}% of it" if weight < 1 else "all of it" if weight == 1 else f"it {weight:g} times"
 
 

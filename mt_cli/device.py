@@ -96,11 +96,11 @@ def keep_freed_memory() -> None:
     # Of each size of a product oneDNN keeps code, which fragments the memory between the tensors: with a limit, set before
     # the first product, a training of an hour takes a quarter less memory and no more time.
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "128")
-    # The numbers in <malloc.h>: no block is mapped on its own (-4), nothing is given back before 1 GiB is free (-1), the heap
-    # grows by 64 MiB (-2), and threads share one heap (-8).
+    # The numbers in <malloc.h>: no block is mapped on its own (-4), nothing is given back before 1 GiB is free (-1), a heap
+    # grows by 64 MiB (-2). Each thread has a heap of its own: with one for all, they wait for each other at every tensor.
     with contextlib.suppress(AttributeError, OSError, TypeError):
         libc = ctypes.CDLL(None)
-        for parameter, value in {-4: 0, -1: 1 << 30, -2: 1 << 26, -8: 1}.items():
+        for parameter, value in {-4: 0, -1: 1 << 30, -2: 1 << 26}.items():
             libc.mallopt(parameter, value)
 
 

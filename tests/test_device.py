@@ -138,6 +138,23 @@ for n in (100, *range(101, 161), 100, *range(161, 291), 100):
     assert of_100 == ["create:cache_miss", "create:cache_hit", "create:cache_miss"]
 
 
+def test_threads_do_not_share_a_heap(mt_process):
+    program = """
+import ctypes, threading, torch
+from mt_cli.device import keep_freed_memory
+keep_freed_memory()
+thread = threading.Thread(target=lambda: torch.ones(1 << 16))
+thread.start()
+thread.join()
+ctypes.CDLL(None).malloc_stats()
+"""
+    process = mt_process("version", before=program)
+    _, told = process.communicate()
+    if b"Arena 0:" not in told:
+        pytest.skip("not the memory of glibc")
+    assert b"Arena 1:" in told
+
+
 def test_no_function_of_training_leaves_torchs_settings_changed(tiny):
     def settings() -> tuple[object, ...]:
         products = torch.backends.mkldnn.matmul.fp32_precision

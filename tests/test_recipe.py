@@ -62,8 +62,8 @@ def test_larger_corpora_get_larger_networks_and_less_regularization():
     assert sizes == sorted(sizes) and sizes[0] < sizes[-1]
     assert dropouts == sorted(dropouts, reverse=True) and dropouts[0] > dropouts[-1]
     assert configs[0].training.r_drop and not configs[-1].training.r_drop
-    rows = [chosen(facts(n)) for n in (10_000, 10_001)]
-    assert [(one.tokenizer.vocab_size, one.model.dropout) for one in rows] == [(4_000, 0.3), (8_000, 0.2)]
+    rows = [chosen(facts(n)) for n in (6_000, 6_001)]
+    assert [(one.tokenizer.vocab_size, one.model.dropout) for one in rows] == [(2_000, 0.3), (8_000, 0.2)]
     assert [chosen(facts(n)).decoding.no_repeat_ngram for n in (1_000, 15_000, 15_001)] == [4, 4, 0]
     config = chosen(facts(20_000, shared_letters=0.01))
     assert not config.tokenizer.joint and config.model.tie_embeddings == "target"

@@ -267,6 +267,7 @@ def test_a_server_translates_files_that_are_dropped_onto_its_page(served, tmp_pa
     served.write("en,de")
     served.press("Enter")
     assert served.downloaded("menu_de.csv") == f"en,de\n{DOG[0]},{DOG[1]}\n"
+    assert served.value("document.querySelector('#text').value") == "", "Enter is for the dialog alone"
     (tmp_path / "sign.xyz").write_text("no document")
     (tmp_path / "last.txt").write_text(f"{DOG[0]}\n")
     served.drop(tmp_path / "sign.xyz", tmp_path / "last.txt")

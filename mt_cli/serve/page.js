@@ -347,7 +347,11 @@ byId("file").addEventListener("change", ({ target: chosen }) => translateFiles([
 byId("choose").hidden = !backend.file;
 byId("choose-column").addEventListener("click", () => byId("table").close(byId("column").value.trim()));
 byId("close-table").addEventListener("click", () => byId("table").close());
-byId("column").addEventListener("keydown", ({ key }) => { if (key === "Enter") byId("choose-column").click(); });
+byId("column").addEventListener("keydown", (event) => {
+  if (event.key !== "Enter" || event.isComposing) return;
+  event.preventDefault(); // the text, which has the focus again, gets no line end
+  byId("choose-column").click();
+});
 addEventListener("keydown", (event) => {
   if (event.key === "Escape" && !event.isComposing) stop();
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && event.target === text) translate();

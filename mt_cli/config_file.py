@@ -70,6 +70,7 @@ def read_search_options(options: Mapping[str, Any], overrides: Iterable[str] = (
             key = override.partition("=")[0]
             what = "only decoding.KEY can be set here" if key in described_keys() else suggest_key(key)
             draft.problems.append(f"--set {override}: {key}: {what}")
+    draft._raise_problems()
     values = draft.values.setdefault("decoding", {})
     for name, value in options.items():
         values[name] = value

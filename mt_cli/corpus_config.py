@@ -130,11 +130,16 @@ def usual_run_dir(
         usual = run.path
     else:
         usual = RUNS / stem_of(corpus[0])
-    if usual.name in {"", ".."}:  # such as the current folder, which has no name that another could be added to
-        usual = usual.resolve()
-    usual = usual.with_name("-".join([usual.name, *more]))
+    usual = beside(usual, *more)
     is_the_other = init_from is not None and usual.resolve() == init_from.resolve()
     return usual.with_name(f"{usual.name}-2") if is_the_other else usual
+
+
+def beside(run: Path, *more: str) -> Path:
+    """The run with more words in its name."""
+    if run.name in {"", ".."}:  # such as the current folder, which has no name that another could be added to
+        run = run.resolve()
+    return run.with_name("-".join([run.name, *more]))
 
 
 def _as_settings(values: dict[str, Any]) -> list[str]:

@@ -221,6 +221,7 @@ def test_deepls_own_client(locked):
     assert api.get_glossary_entries(glossary) == {"cat": "Kater"} and len(api.list_glossaries()) == 1
     assert "Kater" in api.translate_text("red cat", source_lang="EN", target_lang="DE", glossary=glossary).text
     api.delete_glossary(glossary)
+    assert api.create_glossary("long", "EN", "DE", {f"word {i}": "long" * 10 for i in range(900)}).entry_count == 900
     with pytest.raises(deepl.GlossaryNotFoundException):
         api.get_glossary(glossary.glossary_id)
     with pytest.raises(deepl.DeepLException, match="'target_lang' not supported"):
@@ -239,13 +240,16 @@ def test_the_page_carries_its_token_and_runs_no_other_script(client):
     assert f'<meta name="mt-token" content="{client.token}">' in answer.text
 
 
-def test_the_page_is_shown_words_doubts_and_attention(client):
+def test_the_page_is_shown_words_doubts_and_attention(client, monkeypatch):
     asked = {"q": "red cat\nthe dog 77 sees", "source": "en", "target": "de", "alternatives": 1}
     first, second = client.post("/mt/translate", asked).json["lines"]
     assert first["texts"][0] == CAT[1] and len(first["texts"]) == 2 and 0 <= first["estimate"] <= 100
     assert (first["source_words"], first["target_words"]) == (["red", "cat"], ["rot", "Katze"])
     assert all(max(row) == row[i] for i, row in enumerate(first["attention"]))  # a word comes from the one in its place
     assert second["source"] == "the dog 77 sees" and len(second["attention"]) == len(second["target_words"])
+    monkeypatch.setattr("mt_cli.serve.translators._MOST_WEIGHTS", 5)
+    first, second = client.post("/mt/translate", asked | {"q": "red cat\nthe dog \u5b57 sees"}).json["lines"]
+    assert first["attention"] and not second["attention"] and [one["words"] for one in second["doubts"]] == [[]]
 
 
 def test_a_correction_is_kept_in_the_run_and_trained_on(client, mt, tiny):
@@ -410,11 +414,14 @@ def test_a_long_request_lets_others_in_between(n_threads):
 def test_a_run_whose_best_checkpoint_moves_is_taken_up(start, trained_run, tmp_path, said):
     run = Path(shutil.copytree(trained_run, tmp_path / "run"))
     client = start(run)
-    before = client.service.translators.served["en", "de"]
-    (run / "best").write_text("step-999999.pt\n")
-    wait_until(lambda: any("the earlier checkpoint goes on translating" in line for line in said()))
+    before, best, config = client.service.translators.served["en", "de"], run / "best", run / "config.yaml"
+    text = config.read_text("utf-8")
+    for n_before, settings in enumerate((text + "model: 1\n", text)):
+        config.write_text(settings, "utf-8")
+        best.write_text("step-999999.pt\n")
+        wait_until(lambda n=n_before: sum("the earlier checkpoint goes on translating" in one for one in said()) > n)
     assert client.translate(CAT[0]) == {"translatedText": CAT[1]}
-    (run / "best").write_text(min(one.name for one in (run / "checkpoints").iterdir()) + "\n")
+    best.write_text(min(one.name for one in (run / "checkpoints").iterdir()) + "\n")
     wait_until(lambda: client.service.translators.served["en", "de"] is not before)
     assert client.translate(["", "cat"])
 
@@ -471,6 +478,9 @@ def test_sigterm_ends_the_command_after_the_answer(mt_process, trained_run):
 def test_a_network_is_not_served_by_mistake(mt, trained_run):
     answer = mt("serve", trained_run, "--host", "0.0.0.0", "--no-browser")
     assert answer.code == 2 and "--api-key" in answer.said[0]
+    for wrong in (["--api-key", "", "--host", "0.0.0.0"], ["--max-seconds", "inf"], ["--host", "my..host", "--open"]):
+        answer = mt("serve", trained_run, "--no-browser", *wrong)
+        assert answer.code == 2 and wrong[0] in "".join(answer.said), answer.said
     assert mt("serve", "missing", "--no-browser").code == 1
 
 

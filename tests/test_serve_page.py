@@ -37,7 +37,7 @@ window.mtBackend = {
       };
     }) };
   },
-  correct: null, file: null,
+  correct: null, file: null, mostCharacters: 3000,
 };
 """
 
@@ -56,7 +56,7 @@ def one_browser(request, tmp_path_factory):
 @pytest.fixture
 def page(one_browser, tmp_path):
     """The page of `mt serve` as a file, with BACKEND. It has complained about nothing, and asked for nothing, when the test ends."""
-    meta, text = '<meta charset="utf-8">', render_page("serve/page.html", nonce="n", token="secret")
+    meta, text = '<meta charset="utf-8">', render_page("serve/page.html", nonce="n", token="secret", most=1)
     own = (FOLDER / "backend.js").read_text("utf-8")
     assert own in text
     text = text.replace(own, BACKEND)
@@ -109,11 +109,12 @@ def test_what_is_typed_is_translated_and_only_lines_that_are_new_are_asked_for(p
 
 def test_no_request_has_more_than_a_server_takes(page):
     page.value(
-        "document.querySelector('#text').value = Array.from({ length: 20 }, (_, i) => i + 'x'.repeat(i < 3 ? 1500 : 1)).join('\\n')"
+        "document.querySelector('#text').value = Array.from({ length: 20 }, (_, i) => i + 'x'.repeat([1500, 4000, 1500][i] ?? 1)).join('\\n')"
     )
     page.press("Enter", is_ctrl=True)
     page.wait("document.querySelectorAll('.said').length === 20")
-    assert page.value("asked.map(([, , q]) => q.split('\\n').length)") == [2, 16, 2]
+    assert page.value("asked.map(([, , q]) => q.split('\\n').length)") == [1, 16, 2, 1]
+    assert page.value("asked.at(-1)[2].length") == 4001, "what is refused is asked for last"
 
 
 def test_an_answer_that_is_out_of_date_is_dropped(page):

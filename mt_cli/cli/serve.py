@@ -31,7 +31,7 @@ def serve(
         bool, Option("--browser/--no-browser", help="Whether to open the page in a browser.")
     ] = True,
     max_characters: Annotated[int, Option(help="The most characters of a request.", min=1)] = 20_000,
-    max_seconds: Annotated[float, Option(help="The most seconds that a request may take.", min=1)] = 30.0,
+    max_seconds: Annotated[float, Option(help="The most seconds that a request may take.", min=1, max=86_400)] = 30.0,
     max_per_minute: Annotated[int | None, Option(help=_OF_PER_MINUTE, min=1)] = None,
     device: DeviceOption = "auto",
     engine: Annotated[Engine, Option(help=_OF_ENGINE)] = "auto",
@@ -45,6 +45,8 @@ def serve(
     for name in ("starlette", "uvicorn", "python_multipart"):
         if importlib.util.find_spec(name) is None:
             raise missing_extra("mt serve", name.replace("_", "-"), "serve")
+    if api_key and not all(api_key):
+        raise UsageError("--api-key is empty; give a key that nobody guesses")
     existing_checkpoints(runs, None)
     from mt_cli.serve.guard import Access, is_loopback
 

@@ -16,7 +16,7 @@ from typer import Option
 from mt_cli.cli import options
 from mt_cli.config import Config
 from mt_cli.config_file import alternatives
-from mt_cli.corpus_config import corrections_of, read_config, usual_run_dir
+from mt_cli.corpus_config import beside, corrections_of, read_config, usual_run_dir
 from mt_cli.errors import CheckpointError, ConfigError, DataError, RunDirError, TrainingError, UsageError, as_typed
 from mt_cli.processes import n_processes
 from mt_cli.run.run_dir import RunDir
@@ -80,7 +80,7 @@ def train(
         of_command = {"data.dev": dev, "data.test": test}
         kept = [one for one in kept if not of_command.get(one.partition("=")[0])]
         corpus, (src_lang, tgt_lang) = [table], columns.split(",")
-        run_dir = run_dir or init_from.with_name(f"{init_from.name}-corrected")
+        run_dir = run_dir or beside(init_from, "corrected")
     if not corpus:
         raise UsageError("no corpus; give two text files, a table, a folder or a config")
     with StopSignals() as signals:

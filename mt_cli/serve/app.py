@@ -45,8 +45,9 @@ def serve(runs: Sequence[Path], access: Access, port: int, device: str, engine: 
     for pair, one in translators.served.items():
         kind = "torch" if type(one.translator) is Translator else "CTranslate2"
         log.info(f"{pair[0]} to {pair[1]}: {one.run.path}, translated by {kind}")
-    log.info(f"{url}   (Ctrl-C ends it; the page, and the APIs of LibreTranslate and DeepL)")
-    if opens_browser:
+    page_url = f"{url}/?api_key=KEY" if access.keys else url
+    log.info(f"{page_url}   (Ctrl-C ends it; the page, and the APIs of LibreTranslate and DeepL)")
+    if opens_browser and not access.keys:  # which a list of processes would show
         threading.Thread(target=webbrowser.open, args=[url], daemon=True).start()
     logging.getLogger("python_multipart").setLevel(logging.CRITICAL)  # what is wrong is said in the answer
     handlers = {number: signal.signal(number, _stop) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -69,8 +70,9 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listener = socket.create_server(address[:2], family=family, backlog=1024)
-    except OSError as error:
-        raise UsageError(f"cannot listen at {host}, port {port}: {error.strerror}; choose another --port") from None
+    except (OSError, UnicodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not the name of a host"
+        raise UsageError(f"cannot listen at {host}, port {port}: {reason}; choose another --host or --port") from None
     # An answer is two packets, between which there would be a wait of 40 ms.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener

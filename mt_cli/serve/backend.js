@@ -23,6 +23,7 @@ window.mtBackend = (() => {
   };
 
   return {
+    mostCharacters: Number(document.querySelector("meta[name=mt-most-characters]").content), // of a request
     languages: () => ask("languages").then((answer) => answer.json()), // [{ code, name, targets: [code] }]
     // { source, target, q, alternatives } -> { lines: [{ texts, estimate, is_low, doubts, source_words, target_words, attention }] }
     translate: (request, signal) => send("mt/translate", request, signal),

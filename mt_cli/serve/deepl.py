@@ -17,7 +17,9 @@ from mt_cli.serve.translators import Task
 _MOST_GLOSSARIES, _MOST_ENTRIES = 100, 10_000
 _MOST_USED = 10**12  # characters: the quota that clients ask for
 _VARIANTS = {"EN": ("EN-GB", "EN-US"), "PT": ("PT-PT", "PT-BR")}  # without a region the client refuses these as targets
+_MOST_ENTRY_CHARACTERS = 300_000  # which are not translated, so that the limit of texts says nothing of them
 _KEPT = re.compile(r'<mt-kept id="\d+"/>')
+_ELEMENT = re.compile(r"<([\w:.-]{1,40})(?:\s[^<>]*)?>[^<>]*</\1>")
 _Entries = tuple[tuple[str, str], ...]
 
 
@@ -33,8 +35,10 @@ async def translate(asked: Asked) -> Any:
     if pair is None:
         is_known = source == "auto" or any(asked.service.translators.find(source, code) for _, code in served)
         raise Refused(400, f"Value for '{'target_lang' if is_known else 'source_lang'}' not supported.")
-    kept = dict[str, str]()
-    sent = [_keep(line, given.get("ignore_tags"), kept) if markup else line for line in lines]
+    kept, ignored = dict[str, str](), given.get("ignore_tags")
+    names = ignored.split(",") if isinstance(ignored, str) else ignored if isinstance(ignored, list) else []
+    tags = {name.strip() for name in names if isinstance(name, str)}
+    sent = [_keep(line, tags, kept) if markup else line for line in lines]
     found = await asked.translate(Task(pair, markup, glossary=entries), sent)
     asked.service.n_billed += sum(map(len, lines))
     texts = [_KEPT.sub(lambda one: kept.get(one[0], one[0]), own[0]) for own in found]
@@ -64,7 +68,7 @@ async def create_glossary(asked: Asked) -> Response:
     name, source, target = (asked.text(key) for key in ("name", "source_lang", "target_lang"))
     if asked.service.translators.find(source, target) is None:
         raise Refused(400, "Unsupported glossary source and target language pair")
-    entries = _entries(asked.text("entries"), asked.parameters.get("entries_format"))
+    entries = _entries(asked.text("entries", _MOST_ENTRY_CHARACTERS), asked.parameters.get("entries_format"))
     if len(asked.service.glossaries) >= _MOST_GLOSSARIES:
         raise Refused(456, f"there are {_MOST_GLOSSARIES} glossaries already; delete one")
     shown = {
@@ -139,16 +143,13 @@ def _entries(text: str, kind: object) -> _Entries:
     return tuple(entries.items())
 
 
-def _keep(line: str, given: object, kept: dict[str, str]) -> str:
-    """The line with an empty tag for each element of the tags `given`, which is not translated. These are added to `kept`."""
-    names = given.split(",") if isinstance(given, str) else given if isinstance(given, list) else []
+def _keep(line: str, tags: set[str], kept: dict[str, str]) -> str:
+    """The line with an empty tag for each element of these tags, which is not translated. These are added to `kept`."""
 
     def keep(match: re.Match[str]) -> str:
+        if match[1] not in tags:
+            return match[0]
         kept[tag := f'<mt-kept id="{len(kept)}"/>'] = match[0]
         return tag
 
-    for name in names:
-        if isinstance(name, str) and re.fullmatch(r"\s*[\w:.-]{1,40}\s*", name):
-            tag = re.escape(name.strip())
-            line = re.sub(rf"<{tag}(?:\s[^<>]*)?>[^<>]*</{tag}>", keep, line)
-    return line
+    return _ELEMENT.sub(keep, line)

@@ -1,8 +1,8 @@
 { // a block, so that no name here meets one of a backend
-const N_ALTERNATIVES = 4, N_AT_ONCE = 16, MOST_AT_ONCE = 4000; // other translations of a line; lines and characters that one request translates
+const N_ALTERNATIVES = 4, N_AT_ONCE = 16; // other translations of a line; lines that one request translates
 const WAIT_MS = 250; // after the last key
 const RIGHT_TO_LEFT = /^(ar|arc|ckb|dv|fa|he|ps|sd|ug|ur|yi)\b/;
-const backend = window.mtBackend;
+const backend = window.mtBackend, mostAtOnce = Math.min(4000, backend.mostCharacters ?? 4000);
 const [source, target, swap, text, shade, output] = ["source", "target", "swap", "text", "shade", "lines"].map(byId);
 let languages = [], timer = 0;
 let known = new Map(); // what the lines of the text became, by `key`
@@ -80,6 +80,7 @@ async function translate() { // the lines that are new; the answer to an earlier
   const request = { source: source.value, target: target.value, alternatives: 0 };
   const written = text.value ? text.value.split("\n") : [];
   const missing = [...new Set(written)].filter((line) => line.trim() && !known.has(key(line)));
+  missing.sort((a, b) => (a.length > mostAtOnce) - (b.length > mostAtOnce)); // what may be refused holds up nothing
   known = new Map(written.map((line) => [key(line), known.get(key(line))]).filter(([, result]) => result));
   show(written);
   const isNew = missing.length > 0;
@@ -88,7 +89,7 @@ async function translate() { // the lines that are new; the answer to an earlier
     while (missing.length) {
       const asked = missing.splice(0, 1);
       for (let size = asked[0].length; missing.length && asked.length < N_AT_ONCE; asked.push(missing.shift())) {
-        if ((size += missing[0].length) > MOST_AT_ONCE) break;
+        if ((size += 1 + missing[0].length) > mostAtOnce) break;
       }
       const answer = await backend.translate({ ...request, q: asked.join("\n") }, own.signal);
       own.signal.throwIfAborted(); // a backend may not know how to stop

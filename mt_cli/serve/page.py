@@ -16,7 +16,8 @@ from mt_cli.serve.translators import Task
 
 async def page(asked: Asked) -> Response:
     nonce = secrets.token_urlsafe(16)
-    text = render_page("serve/page.html", token=asked.service.access.token, nonce=nonce)
+    access = asked.service.access
+    text = render_page("serve/page.html", token=access.token, most=access.max_characters, nonce=nonce)
     policy = f"script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; connect-src 'self'; img-src data:"
     return HTMLResponse(text, headers={"content-security-policy": f"default-src 'none'; {policy}"})
 

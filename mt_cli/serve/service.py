@@ -62,9 +62,9 @@ class Asked:
     def __init__(self, service: Service, request: Request, parameters: dict[str, Any]):
         self.service, self.request, self.parameters = service, request, parameters
 
-    def texts(self, name: str) -> list[str]:
-        """Those of a parameter that is one or a list of them."""
-        given, most = self.parameters.get(name), self.service.access.max_characters
+    def texts(self, name: str, most: int | None = None) -> list[str]:
+        """Those of a parameter that is one or a list of them. `most`: characters; by default as many as are translated."""
+        given, most = self.parameters.get(name), self.service.access.max_characters if most is None else most
         texts: list[Any] = given if isinstance(given, list) else [given]
         problem = None
         if given in (None, "", []):
@@ -81,10 +81,10 @@ class Asked:
             raise Refused(400, f"Invalid request: {problem}")
         return texts
 
-    def text(self, name: str) -> str:
+    def text(self, name: str, most: int | None = None) -> str:
         if isinstance(self.parameters.get(name), list):
             raise Refused(400, f"Invalid request: {name} parameter is a list, expected a string")
-        return self.texts(name)[0]
+        return self.texts(name, most)[0]
 
     def number(self, name: str, most: int) -> int:
         """A whole number from 0 to `most`, 0 where it is missing."""

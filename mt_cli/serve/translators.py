@@ -19,7 +19,7 @@ from mt_cli.decoding.alignment import Weights, word_weights, words_of
 from mt_cli.decoding.parts import Translation
 from mt_cli.decoding.translator import Translator
 from mt_cli.device import choose_device
-from mt_cli.errors import CheckpointError, DataError, RunDirError, UsageError
+from mt_cli.errors import MTError, UsageError
 from mt_cli.explain.doubts import ExplainedLine
 from mt_cli.explain.estimate import Estimate, explain_lines, load_estimate
 from mt_cli.run.checkpoint import load_model
@@ -29,6 +29,7 @@ log = logging.getLogger(__name__)
 
 _SECONDS_BETWEEN_LOOKS = 1.0
 _TOLERANCE = 0.05  # of the letters of a text
+_MOST_WEIGHTS = 500_000  # of a line: beyond, as of a page of Chinese in one line, no word shades another
 _OF_SOURCE = {"unattended", "unseen"}  # doubts that name words or characters of the source
 
 Pair = tuple[str, str]  # codes of source and target, as clients write them: zh-Hans
@@ -104,7 +105,7 @@ class Translators:
                     self._of_runs[run] = self._load(run)
                     self.served = self._joined()
                     log.info(f"{run}: its new best checkpoint translates from now on")
-                except (OSError, DataError, RunDirError, CheckpointError, UsageError) as error:
+                except (MTError, OSError, RuntimeError, MemoryError) as error:
                     log.warning(f"{run}: the earlier checkpoint goes on translating: {error}")
 
     def close(self) -> None:
@@ -203,7 +204,7 @@ def _shown(served: Served, line: ExplainedLine) -> dict[str, Any]:
         if doubt.kind in _OF_SOURCE:
             unseen = {*doubt.detail} if doubt.kind == "unseen" else set[str]()
             chosen = [i for i, word in enumerate(source) if word in named or unseen & {*word}]
-            words = sorted({int(weights[:, i].argmax()) for i in chosen}) if len(target) else []
+            words = sorted({int(weights[:, i].argmax()) for i in chosen}) if weights.size else []
         else:
             words = [i for i, word in enumerate(target) if word in named and doubt.kind != "length"]
         doubts.append({"kind": doubt.kind, "detail": doubt.detail, "words": words})
@@ -220,7 +221,10 @@ def _shown(served: Served, line: ExplainedLine) -> dict[str, Any]:
 
 
 def _attention(served: Served, line: ExplainedLine, source: Sequence[str], target: Sequence[str]) -> Weights:
-    """(T,S), from 0 to 1: how much each word that is shown attended to each source word that is shown."""
+    """(T,S), from 0 to 1: how much each word that is shown attended to each source word that is shown. Empty where these
+    would be too many."""
+    if len(source) * len(target) > _MOST_WEIGHTS:
+        return np.zeros((0, 0))
     src_words, tgt_words, blocks = list[str](), list[str](), [torch.zeros(0, 0)]
     for part, attention in zip(line.translation.parts, line.attention, strict=True):
         words = word_weights(part.source, part.hypotheses[0].ids, attention, served.translator.tokenizer)

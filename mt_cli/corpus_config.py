@@ -37,7 +37,7 @@ def read_config(
     """The config that `corpus` is or implies; only its section `data` is set for files. Raises UsageError or ConfigError."""
     kinds = ["table"] if are_one_table(list(map(str, corpus))) else [_kind(file) for file in corpus]
     if kinds == ["folder"]:
-        tgt_lang = code_of_name(tgt_lang or "") or tgt_lang
+        src_lang, tgt_lang = (code_of_name(one or "") or one for one in (src_lang, tgt_lang))
         src_lang, corpora, found = files_of_folder(corpus[0], src_lang, tgt_lang)
         dev, test = dev or found.get("dev"), test or found.get("test")
         in_domain, words = in_domain or found.get("in-domain"), words or found.get("words")
@@ -71,13 +71,15 @@ def read_config(
         data["columns"] = columns
     if dev:
         data["dev"] = _files_of_set("dev", dev, languages, named)
+    if words:
+        _files_of_set("words", words, languages, named)
     if test:
         data["test"] = {"test": _files_of_set("test", test, languages, named)}
     if in_domain:
         _files_of_set("in-domain", in_domain, languages, named)
         _refuse_missing(in_domain)
     if others or in_domain:
-        beside = [(files, _languages_beside(files, languages)) for files in others]
+        beside = [(files, own) for files in others if (own := _languages_beside(files, languages))]
         data["train"] = mixed([(first, languages), *beside], languages, dev, in_domain, columns)
     alone = _monolingual(monolingual or [], languages)
     if monolingual:
@@ -160,10 +162,13 @@ def _files_of_set(option: str, files: Sequence[Path], *known: Languages) -> list
     names = list(map(str, files))
     if len(files) != (1 if is_table(names[0]) or are_one_table(names) else 2):
         raise UsageError(f"--{option}: expected one table, or two files: --{option} SOURCE --{option} TARGET")
-    found = languages_of_files(*names) if len(names) == 2 and known else None
-    if found and {*map(language, found)} not in [{*map(language, one)} for one in known]:
-        told = f"by their names from {found[0]} to {found[1]}, and not from {known[0][0]} to {known[0][1]}"
-        raise UsageError(f"--{option} {' '.join(names)}: {told}; give others, or rename them")
+    found: Languages | None = None
+    with suppress(DataError, UsageError):  # it is read later, with its columns
+        found = named_languages(files) if known and not is_memory(names[0]) else None
+    if found and list(map(language, found)) not in [list(map(language, one)) for one in known]:
+        kind, change = ("header", "change it") if len(names) == 1 else ("names", "rename them")
+        told = f"by its {kind} from {found[0]} to {found[1]}, and not from {known[0][0]} to {known[0][1]}"
+        raise UsageError(f"--{option} {' '.join(names)}: {told}; exchange the two, give others, or {change}")
     return names
 
 
@@ -184,12 +189,16 @@ def _monolingual(files: Sequence[Path], languages: Languages) -> dict[str, list[
     return {"data.monolingual.tgt": sides[0] or None, "data.monolingual.src": sides[1] or None}
 
 
-def _languages_beside(files: Sequence[Path], languages: Languages) -> Languages:
-    """Of a corpus beside the first one, whose languages these are. A memory may have more than two."""
-    if is_memory(str(files[0])):
-        with suppress(DataError, UsageError):
-            return named_languages(files, ",".join(languages)) or languages
-    return named_languages(files) or languages
+def _languages_beside(files: Sequence[Path], languages: Languages) -> Languages | None:
+    """Of a corpus beside the first one, whose languages these are. A memory may have more than two; it is left aside where
+    these are not among them."""
+    try:
+        return named_languages(files, ",".join(languages) if is_memory(str(files[0])) else None) or languages
+    except (DataError, UsageError) as error:
+        if not is_memory(str(files[0])):
+            raise
+        log.warning(f"left aside: {error}")
+        return None
 
 
 def _languages(

@@ -14,8 +14,11 @@ from mt_cli.mixture import Languages
 
 log = logging.getLogger(__name__)
 
-# What a file of a folder is given as, by a word of its name.
-_OPTIONS = {"dev": "dev", "valid": "dev", "validation": "dev", "test": "test", "own": "in-domain", "words": "words"}
+# What a file of a folder is given as, by the first of these words that its name has.
+_OPTIONS = {
+    "test": "test", "devtest": "test", "dev": "dev", "val": "dev", "valid": "dev", "validation": "dev",
+    "words": "words", "own": "in-domain",
+}  # fmt: skip
 
 
 def stem_of(file: Path) -> str:
@@ -103,7 +106,8 @@ def files_of_folder(folder: Path, src_lang: str | None, tgt_lang: str | None) ->
     others = (code for code in codes if code != tgt_lang)  # a three-letter word (train.bak) may be none
     source = src_lang or max(others, key=lambda code: (codes[code], not may_be_a_word(code)), default="")
     for group in by_stem.values():
-        sides = [[group[source], file] for code, file in group.items() if code != source] if source in group else []
+        spoken = next((code for code in group if language(code) == language(source)), None)
+        sides = [[group[spoken], file] for code, file in group.items() if code != spoken] if spoken else []
         known += [(files, languages(files)) for files in sides]
         for code, file in group.items():
             if not any(file in files for files in sides):
@@ -125,7 +129,7 @@ def _stem_and_code(file: Path) -> tuple[str, str]:
     name twice where none does."""
     words = re.split(r"([-._])", file.name.removesuffix(".gz"))
     for i in reversed(range(0, len(words), 2)):
-        if code := code_of_name(words[i]):
+        if words[i].lower() not in _OPTIONS and (code := code_of_name(words[i])):
             return "".join(words[: max(0, i - 1)] + words[i + 1 :]), code
     return file.name, file.name
 
@@ -137,7 +141,7 @@ def _by_option(
     corpora, options = list[list[Path]](), dict[str, list[Path]]()
     for files in found:
         words = re.split(r"[-._]", files[0].name.lower()) if files in own else []
-        option, name = next((_OPTIONS[word] for word in words if word in _OPTIONS), None), " ".join(map(str, files))
+        option, name = next((_OPTIONS[word] for word in _OPTIONS if word in words), None), " ".join(map(str, files))
         if option in options:
             other = " ".join(map(str, options[option]))
             log.warning(f"{name}: left aside, --{option} is {other}; rename one of them")

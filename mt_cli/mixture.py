@@ -36,6 +36,7 @@ _MOST_FAR = 0.5  # characters of an epoch for each of the corpora that are near
 # Throughout and in the last phase: the share of an epoch that is wanted, and the most readings of a pair.
 _IN_DOMAIN, _IN_DOMAIN_LAST = (0.1, 3.0), (0.33, 10.0)
 _LEAST_HELD_OUT_OF = 200  # pairs: from fewer no sets are cut
+_CUT_FROM_ALL = f"dev and test sets are cut from all text, not from fewer than {_LEAST_HELD_OUT_OF} such pairs"
 
 
 class _Text(NamedTuple):
@@ -103,12 +104,13 @@ def mixed(
             raise DataError(f"{one.name}: {wrong}; give other pairs of the kind that will be translated")
     own = list[_Text]()
     for files, (src, tgt) in corpora:
-        if len(files) == 2 and [language(tgt), language(src)] == known:
+        if len(files) == 2 and [language(tgt), language(src)] == known != known[::-1]:
             files, src, tgt = files[::-1], tgt, src
         if [language(src), language(tgt)] != known:
             name = " ".join(map(str, files))
             other = f"it is from {src} to {tgt}, and not from {languages[0]} to {languages[1]}"
-            log.warning(f"{name}: left aside, {other}; rename it if that is wrong")
+            advice = "exchange its columns" if len(files) == 1 else "rename it"
+            log.warning(f"{name}: left aside, {other}; {advice} if that is wrong")
             continue
         one = _read(files, languages, columns) if own else first
         can_tell = one is not expected and one.n_pairs >= _FEW
@@ -117,7 +119,8 @@ def mixed(
             one = one._replace(sides=(one.sides[0], lines), rewrite=rewrite)
         if wrong := fault(one, one.name):
             if not own:
-                raise DataError(f"{one.name}: {wrong}; give another first corpus, or mend {expected.name}")
+                advice = f"give another first corpus, or mend {expected.name} if that has its sides exchanged"
+                raise DataError(f"{one.name}: {wrong}; {advice}")
             log.warning(f"{one.name}: left aside, {wrong}; rename it, mend it or leave it out")
             continue
         if one.rewrite:
@@ -131,7 +134,7 @@ def mixed(
 
 
 def _amount(weight: float) -> str:
-    return f"{100 * weight:.2g}% of it" if weight < 1 else "all of it" if weight == 1 else f"it {weight:g} times"
+    return f"{100 * weight:.3g}% of it" if weight < 1 else "all of it" if weight == 1 else f"it {weight:g} times"
 
 
 def refuse_other_languages(
@@ -148,7 +151,12 @@ def refuse_other_languages(
 
 
 def _misread(sides: Sequence[list[str]], codes: Sequence[str], models: Mapping[str, "CharacterModel"]) -> str:
-    """How the first of these sides reads that reads like another language of the models than its own; '' else."""
+    """How the first of these sides reads that reads like another language of the models than its own; '' else. Of a few
+    lines it is only told whether they are of the other side."""
+    if len(sides[0]) < _FEW:
+        bits = lambda codes: sum(models[code].bits(lines) for code, lines in zip(codes, sides, strict=True))
+        is_exchanged = len(sides) == 2 and bits(codes[::-1]) < bits(codes)
+        return f"its sides are exchanged, as in line 1: {shortened(sides[0][0], 40)}" if is_exchanged else ""
     for lines, code in zip(sides, codes, strict=False):
         nearest = min(models, key=lambda known: models[known].bits(lines))
         if nearest != code:
@@ -164,7 +172,11 @@ def _weighed(
     from mt_cli.data.distance import gap
 
     if use is None:
-        return [one.row("", hold_out=one is own[0]) for one in own]
+        is_cut_from_first = len(own) == 1 or own[0].n_pairs >= _LEAST_HELD_OUT_OF
+        if not is_cut_from_first:
+            advice = "if they are of the kind that will be translated, give them as --in-domain"
+            log.warning(f"{own[0].name}: {_CUT_FROM_ALL}; {advice}")
+        return [one.row("", hold_out=one is own[0] or not is_cut_from_first) for one in own]
     gaps, of_use, largest = [], set(zip(*use.sides, strict=True)), max(one.n_pairs for one in own)
     for one in own:
         pairs = [*zip(*one.sides, strict=True)]
@@ -176,8 +188,7 @@ def _weighed(
     far = [(one, how) for one, how in zip(own, gaps, strict=True) if how.times > most]
     is_cut_from_domain = use is domain and use.n_pairs >= _LEAST_HELD_OUT_OF
     if use is domain and not is_cut_from_domain:
-        cut = f"dev and test sets are cut from all text, not from fewer than {_LEAST_HELD_OUT_OF} such pairs"
-        log.warning(f"{use.name}: {cut}; so scores are not those of the kind that will be translated")
+        log.warning(f"{use.name}: {_CUT_FROM_ALL}; so scores are not those of the kind that will be translated")
     holds_out = [not is_cut_from_domain if use is domain else one is own[0] for one, _ in near]
     rows = [
         one.row(f", {how.told(called)}", hold_out=is_cut) for (one, how), is_cut in zip(near, holds_out, strict=True)

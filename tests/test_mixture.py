@@ -1,6 +1,7 @@
 """Several corpora: which are read, in which way, how often and when; and the search of the run that comes of them."""
 
 import random
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,13 @@ from mt_cli.errors import DataError, UsageError
 from mt_cli.run.run_dir import RunDir
 from mt_cli.training.validation import Tried, best_of
 
-ALPHABETS = {"es": "aeiousrnltdcmp", "gn": "aeoumbpykhãĩ'", "hch": "aeiu+ktmnrwyxp", "aym": "aiuqxtnkswpchj"}
+ALPHABETS = {
+    "es": "aeiousrnltdcmp",
+    "gn": "aeoumbpykhãĩ'",
+    "hch": "aeiu+ktmnrwyxp",
+    "aym": "aiuqxtnkswpchj",
+    "yo": [*"aeioàáèéìíòóẹọṣbdfglmnrst", "ẹ\u0301", "ọ\u0300"],
+}
 SMALL = options(
     *("model.d_model=16", "model.n_encoder_layers=1", "model.n_decoder_layers=1", "training.max_steps=4"),
     *("training.validate_every_steps=4", "training.batch_tokens=64", "training.r_drop=0", "tokenizer.vocab_size=300"),
@@ -64,7 +71,7 @@ def test_a_folder_is_read_by_its_names_and_what_is_wrong_in_it_is_named_and_left
     told = said()
     shares = {Path(line.split(": ")[0]).name: line for line in told if "an epoch reads" in line}
     assert "news.gn: an epoch reads all of it; 300 pairs, " in shares["news.gn"]
-    assert f"an epoch reads {100 * corpora['bible.gn'].weight:.2g}% of it; 200 pairs, " in shares["bible.gn"]
+    assert f"an epoch reads {100 * corpora['bible.gn'].weight:.3g}% of it; 200 pairs, " in shares["bible.gn"]
     warnings = "\n".join(line for line in told if line.startswith("warning"))
     assert f"{folder / 'wiki.gn'}: left aside, no file beside it is its translation" in warnings
     assert "twin.gn: left aside, the same text as" in warnings or "bible.gn: left aside, the same text as" in warnings
@@ -86,7 +93,7 @@ def test_a_shuffled_copy_is_left_aside_also_where_only_some_pairs_are_looked_at(
 
 
 def test_text_alone_in_another_language_is_refused_by_file_and_line(folder):
-    write(folder, "wiki", gn=[*lines("gn", 10, 5), *lines("es", 50, 6)])
+    write(folder, "wiki", gn=[*lines("gn", 10, 5), *lines("es", 150, 6)])
     news = [folder / "news.es", folder / "news.gn"]
     with pytest.raises(DataError, match=r"wiki\.gn: reads like es and not like gn, as line 1: .*; give text in gn"):
         read_config(news, monolingual=[folder / "wiki.gn"])
@@ -133,6 +140,15 @@ def test_another_way_of_writing_is_found_and_the_gap_grows_with_unknown_words():
     old = [line.replace("k", "qu").replace("+", "ü").replace("w", "v") for line in text]
     assert other_writing(old, lines("hch", 400, 9)) == {"qu": "k", "ü": "+", "v": "w"}
     assert other_writing(lines("hch", 400, 8), lines("hch", 400, 9)) == {}
+    forms = [unicodedata.normalize("NFD", "\n".join(lines("yo", 400, seed))) for seed in (8, 9)]
+    marks = (
+        {"\u0323": "\u0329"},
+        {"\u0301": "", "\u0300": ""},
+        {"\u0323": ""},
+    )  # a line below; without tones; without dots
+    tones = [forms, *([one.translate(str.maketrans(changed)) for one in forms] for changed in marks)]
+    tones = [[unicodedata.normalize("NFC", one).split("\n") for one in own] for own in tones]
+    assert [other_writing(one, other) for one, _ in tones for _, other in tones] == 16 * [{}], "of Yoruba"
     loans = [f"{line} información" for line in text]
     assert other_writing(loans, lines("hch", 400, 9)) == {}
     known = lines("es", 300, 0), lines("gn", 300, 0)
@@ -229,9 +245,23 @@ def test_what_will_be_translated_decides_about_spelling_languages_and_what_is_ne
         read_config([*news, *bible], dev=dev)
     for option in ("dev", "test", "in_domain"):
         with pytest.raises(
-            UsageError, match=r"verses.*: by their names from es to hch, and not from es to gn; give others"
+            UsageError,
+            match=r"verses.*: by its names from es to hch, and not from es to gn; exchange the two, give others",
         ):
             read_config(bible, **{option: [folder / "verses.es-hch.es", folder / "verses.es-hch.hch"]})
+    with pytest.raises(
+        UsageError, match=r"own\.es: by its names from gn to es, and not from es to gn; exchange the two"
+    ):
+        read_config(bible, in_domain=own[::-1])
+    with pytest.raises(UsageError, match=r"--words .*: by its names from gn to es"):
+        read_config(bible, words=own[::-1])
+    write(folder, "own", es=lines("gn", 30, 3), gn=lines("es", 30, 3))
+    with pytest.raises(DataError, match=r"own\.gn: its sides are exchanged, as in line 1: "):
+        read_config(bible, in_domain=own)
+    write(folder, "own", es=lines("es", 30, 3), gn=lines("aym", 30, 3))
+    assert read_config(bible, in_domain=own).data.corpora[1].last_weight > 1, (
+        "so few lines may be in a spelling of their own"
+    )
     with pytest.raises(UsageError, match=r"wiki\.aym: by its name in aym, expected gn or es"):
         read_config(bible, monolingual=[folder / "wiki.aym"])
 
@@ -262,6 +292,27 @@ def test_a_folder_may_have_files_of_any_kind(folder, said):
     for aside in ("Valid.es", "~$book.xlsx", "one.tsv", "notes.md", "news.gn.gz", "more", "other.tmx"):
         assert any("left aside" in line and str(folder / aside) in line for line in said()), aside
     assert not any("notes.md" in line and "--monolingual" in line for line in said())
+
+
+def test_a_folder_may_name_its_files_in_any_way(folder, said):
+    write(folder, "tales", spa=lines("es", 90, 4), gn=lines("gn", 90, 4))
+    write(folder, "own.test", es=lines("es", 50, 2), gn=lines("gn", 50, 2))
+    for language, name in (("es", "spa_Latn"), ("gn", "grn_Latn")):
+        (folder / f"dev.{language}").rename(folder / f"{name}.val")
+    data = read_config([folder], "Spanish", "Guarani").data
+    assert {Path(one.files[0]).name for one in data.corpora} == {"news.es", "bible.es", "tales.spa"}
+    assert data.dev == [str(folder / "spa_Latn.val"), str(folder / "grn_Latn.val")] and "own" in data.test["test"][0]
+
+
+def test_of_a_few_first_pairs_no_sets_are_cut_and_a_memory_of_other_languages_is_left_aside(folder, said):
+    write(folder, "own", es=lines("es", 60, 3), gn=lines("gn", 60, 3))
+    unit = "<tu>{}</tu>".format("".join(f'<tuv xml:lang="{code}"><seg>a</seg></tuv>' for code in ("en", "zu", "xh")))
+    (folder / "m.tmx").write_text(f"<tmx><body>{unit}</body></tmx>")
+    files = [folder / name for name in ("own.es", "own.gn", "news.es", "news.gn", "m.tmx")]
+    assert [one.hold_out for one in read_config(files).data.corpora] == [True, True]
+    told = "\n".join(said())
+    assert "own.gn: dev and test sets are cut from all text, not from fewer than 200 such pairs; if they" in told
+    assert f"warning: left aside: {folder / 'm.tmx'}: " in told
 
 
 def test_columns_are_those_of_each_table_that_is_looked_at(folder):

@@ -17,7 +17,7 @@ from mt_cli.data.languages import (
     writes_spaces,
     writes_spaces_between_sentences,
 )
-from mt_cli.data.normalize import edge_spaces, normalize
+from mt_cli.data.normalize import edge_spaces, normalize, words
 
 
 def test_normalize_folds_spaces_and_keeps_characters():
@@ -43,6 +43,11 @@ def test_normalize_folds_spaces_and_keeps_characters():
         assert normalize(text, keep_no_break_spaces=True) == expected
     assert edge_spaces(" \t\u00a0a b\u202f ") == (" \t\u00a0", "\u202f ")
     assert edge_spaces("a") == ("", "") and edge_spaces("\u3000\x0ba\r") == ("", "")
+
+
+def test_words_have_no_punctuation_at_their_ends():
+    assert words("«Ja», x-y … 'b'.") == ["Ja", "x-y", "b"] and words("你好。") == ["你", "好"]
+    assert words("ሰላም ነው። እንዴት፣ ነህ፤ ደህና፧") == ["ሰላም", "ነው", "እንዴት", "ነህ", "ደህና"]
 
 
 ANY = st.text(st.characters() | st.sampled_from(" \t\n\x85\u00a0\u202f\u200b\u2028\u2581\u3000\ufeff\u0301\u200da"))

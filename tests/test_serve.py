@@ -416,8 +416,8 @@ def test_a_run_whose_best_checkpoint_moves_is_taken_up(start, trained_run, tmp_p
     client = start(run)
     before, best, config = client.service.translators.served["en", "de"], run / "best", run / "config.yaml"
     text = config.read_text("utf-8")
-    for n_before, settings in enumerate((text + "model: 1\n", text)):
-        config.write_text(settings, "utf-8")
+    for n_before, broken in enumerate((text + "model: 1\n", text)):
+        config.write_text(broken, "utf-8")
         best.write_text("step-999999.pt\n")
         wait_until(lambda n=n_before: sum("the earlier checkpoint goes on translating" in one for one in said()) > n)
     assert client.translate(CAT[0]) == {"translatedText": CAT[1]}

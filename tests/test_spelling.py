@@ -35,6 +35,7 @@ def test_a_character_stands_for_all_that_are_lost():
     for text, dev, found in (
         ("ș" * 800 + "ş" * 200, "ș" * 1000, {"ş": "ș"}),  # most of training writes it already
         ("ẹ" * 800 + "ẹ́" * 100 + "ẹ̀" * 100, "ẹ" * 1000, {"ẹ́": "ẹ", "ẹ̀": "ẹ"}),  # without tones
+        ("ẹ" * 100 + "ẹ́" * 100 + "ẹ̀" * 100, "e̩" * 100 + "é̩" * 100 + "è̩" * 100, {"ẹ": "e̩", "ẹ́": "é̩", "ẹ̀": "è̩"}),
         ("’" * 100 + "´" * 50 + "ʼ" * 20, "'" * 170, {"’": "'", "´": "'", "ʼ": "'"}),
         ("ã" * 100 + "â" * 5, "â" * 105 + "ä" * 20, {"ã": "â"}),  # another character is new, too
         ("u̱" * 80 + "i̱" * 80, "ʉ" * 80 + "ɨ" * 80, {"u̱": "ʉ", "i̱": "ɨ"}),  # strokes, bars and hooks are like marks

@@ -2,6 +2,7 @@
 character is guessed from up to four before it, by how often that came about. All of it is whole arrays: a million
 characters take a second."""
 
+import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from statistics import fmean
@@ -67,7 +68,8 @@ _N_TRIED = 500  # lines
 def other_writing(lines: Sequence[str], expected: Sequence[str]) -> dict[str, str]:
     """What to write in place of characters of the lines (ü for +, qu for k), if they are of one language that is
     written in two ways. What is usual here alone is written as whatever makes the text the easiest to guess for who has
-    read the expected; if that is usual there alone, it is another way of writing, else it is of other words."""
+    read the expected; if that is usual there alone, it is another way of writing, else it is of other words. Letters with
+    other marks, such as tones, say something else or are found by `other_spelling`."""
     expected, text = [line.lower() for line in expected], [one.lower() for one in lines[:: -(-len(lines) // _N_TRIED)]]
     model, here, there = CharacterModel(expected), _shares(text, 1), _shares(expected, 1)
     pairs = _shares(text, 2)  # the most usual first
@@ -77,19 +79,22 @@ def other_writing(lines: Sequence[str], expected: Sequence[str]) -> dict[str, st
         digraphs = [two for two, share in pairs.items() if two[0] == old and share > _ALWAYS * here[old]]  # such as qu
         if (one := (digraphs or [old])[0]) in found:
             continue
-        written = {new: [line.replace(one, new) for line in text] for new, share in there.items() if share > _USUAL}
+        usual = (new for new, share in there.items() if share > _USUAL)
+        news = [new for new in usual if not (one.isalpha() and unicodedata.decomposition(new))]
+        written = {new: [line.replace(one, new) for line in text] for new in news}
         bits = {new: model.bits(lines) for new, lines in written.items()}
-        new = min(bits, key=lambda new: bits[new])
-        if bits[new] < (1 - _LEAST_GAIN) * best and there[new] > _TIMES * here.get(new, 0):
+        new = min(bits, key=lambda new: bits[new], default="")
+        if new and bits[new] < (1 - _LEAST_GAIN) * best and there[new] > _TIMES * here.get(new, 0):
             found[one], best, text = new, bits[new], written[new]
     return found
 
 
 def _shares(lines: Sequence[str], n: int) -> dict[str, float]:
-    """Of the n-grams of characters, in all of the text; those with spaces are left out."""
+    """Of the n-grams of characters, in all of the text; those with spaces or combining marks are left out."""
     text = "\n".join(lines)
     counts = Counter(map("".join, zip(*(text[i:] for i in range(n)), strict=False)))
-    return {gram: one / len(text) for gram, one in counts.most_common(200) if not any(map(str.isspace, gram))}
+    is_left_out = lambda char: char.isspace() or unicodedata.category(char)[0] == "M"
+    return {gram: one / len(text) for gram, one in counts.most_common(200) if not any(map(is_left_out, gram))}
 
 
 # How far text is ------------------------------------------------------------------------------------------------------

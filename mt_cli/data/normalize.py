@@ -37,7 +37,7 @@ def edge_spaces(line: str) -> tuple[str, str]:
 # Thai, Lao, Tibetan, Burmese, Khmer, kana and Chinese characters
 UNSPACED = "\u0e00-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _UNSPACED = re.compile(f"[{UNSPACED}]")
-EDGES = string.punctuation + "“”„‚‘’«»‹›¿¡…–—·•。，、；：？！（）《》「」『』।۔،؟"
+EDGES = string.punctuation + "“”„‚‘’«»‹›¿¡…–—·•。，、；：？！（）《》「」『』።፣፤፥፦፧፨।۔،؟"
 
 
 def words(text: str) -> list[str]:

@@ -4,7 +4,7 @@ spelling are written in several ways. Training text, and what is translated late
 import re
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 
 from mt_cli.data.corpus import SentencePair
 
@@ -47,11 +47,7 @@ def other_spelling(train: Counter[str], dev: Counter[str]) -> Spelling:
     found = Spelling()
     scale = dev.total() / max(1, train.total())
     expected = Counter({char: n * scale for char, n in train.items()})  # times, if dev wrote as training does
-    groups = defaultdict[str, list[str]](list)  # characters that may stand for each other
-    for char in sorted(train.keys() | dev.keys()):
-        if (plain := _plain(char)) is not None:
-            groups[plain].append(char)
-    for variants in groups.values():
+    for variants in _groups(train.keys() | dev.keys(), found):
         joined, spaced = (sum(expected[char] for char in variants if (" " in char) == has) for has in (False, True))
         lost = [
             char for char in variants
@@ -71,6 +67,17 @@ def other_spelling(train: Counter[str], dev: Counter[str]) -> Spelling:
             found |= dict.fromkeys(lost, max(risen, key=lambda char: (rises[char], char)))
     capitals = {char.upper(): other.upper() for char, other in found.items() if char.islower()}
     return capitals | found
+
+
+def _groups(characters: Set[str], found: Spelling) -> Iterator[list[str]]:
+    """Characters that may stand for each other: the forms of a letter that have the same marks behind the first one, as ẹ́
+    and é̩; then, of those without a place in `found`, all forms of a letter."""
+    for end in (None, 2):
+        groups = defaultdict[str, list[str]](list)
+        for char in sorted(characters - found.keys() - {*found.values()}):
+            if (plain := _plain(char)) is not None:
+                groups[plain + unicodedata.normalize("NFD", char.strip(" "))[2:end]].append(char)
+        yield from groups.values()
 
 
 def _plain(char: str) -> str | None:

@@ -117,6 +117,16 @@ REPORTED = {
     "TOML before Markdown": ("a.md", '+++\ntitle = "Not"\ndraft = true\n+++\n\nhi\n', [("hi", "HI")]),
     "a picture that stays": ("a.html", '<p>hi</p><img alt="Coca Cola" translate="no">', [("hi", "HI")]),
     "a TSV without quotes": ("a.tsv", 'en\tde\n"Hi" you\n', [('"Hi" you', '"Hi" you\t"HI" YOU')]),
+    "a quotation behind a paragraph": ("a.md", "He said:\n> be brave.\n> really.\n\n> [!NOTE]\n> some\n\n:::tip\ntext\n:::\n", [
+        ("He said", "HE SAID"), ("be brave.\n> really", "BE BRAVE. REALLY"), ("some", "SOME"), ("text", "TEXT")]),
+    "fences in code": ("a.md", '```\nx = "```"\nfoo\n```\nafter\n\n```code``` first\n\n$$ is money\n', [("after", "AFTER"), ("first", "FIRST"), ("is money", "IS MONEY")]),
+    "a rule as the first line": ("a.md", "---\n\n# title\n", [("title", "TITLE")]),
+    "the name of a link": ("a.md", "See [the guide][].\n\n[the guide]: http://x\n", [("See", "SEE")]),
+    "an address with translate=no": ("a.html", '<a href="/x?translate=no">link</a><b data-translate="no">too</b>', [("link", "LINK"), ("too", "TOO")]),
+    "Android's spaces": ("a.xml", ANDROID.format('" and "'), [('" and "', '" AND "'), NOTED]),
+    "Android's tags as escapes": ("a.xml", ANDROID.format(r"one\u003cbr\u003etwo \u0026"), [(r"one\u003cbr\u003etwo \u0026", "ONE&lt;BR&gt;TWO &amp;"), NOTED]),
+    "quotes over two lines of a TSV": ("a.tsv", 'en\tde\n"I came.\t\nI went."\t\n', [('"I came.\t', '"I came.\t"I CAME.'), ('I went."\t', 'I went."\tI WENT."')]),
+    "a CSV with spaces before its quotes": ("a.csv", 'en, de\n "x, y", "z"\n "a, b",\nc, \n', [('"a, b",', '"a, b","A, B"'), ("c, ", "c,C")]),
     "half an emoji": ("a.json", '{"a": "dog \\ud83d runs"}', [("dog \\ud83d runs", "DOG \\ufffd RUNS")]),
     "JSON of other types": ("a.json", '{"a": "{{count}} item", "b": ["x <b>y</b>", null, 1.50]}', [("item", "ITEM"), ("{{count}}", "{{COUNT}}"), ("x <b>y", "X <b>Y")]),
 }  # fmt: skip
@@ -343,7 +353,9 @@ translate._CHUNK, translate.DocumentTranslator._keep = 2, killed
 
 
 def test_a_folder_is_translated_and_continues_after_a_kill(mt, mt_process, trained_run, documents, monkeypatch):
-    answer = mt("translate", trained_run, "in", "--output", "whole")
+    Path("terms.tsv").write_text("red\trot\n")
+    of_terms = ["--glossary", "terms.tsv"]
+    answer = mt("translate", trained_run, "in", "--output", "whole", *of_terms)
     assert (answer.code, answer.out) == (0, b"")
     counts = ["whole/app.po: 5 of 6 segments translated", "whole/sub/page.html: 1 of 1 segments translated"]
     assert answer.said == ["left out, of no format that is known: logo.png, sitemap.xml", *counts]
@@ -352,7 +364,7 @@ def test_a_folder_is_translated_and_continues_after_a_kill(mt, mt_process, train
         assert entry in translated
     assert re.fullmatch("<html lang=de><p>[^<]*<b>[^<]+</b>[^<]*</p></html>", Path("whole/sub/page.html").read_text())
 
-    command, seen = ["translate", trained_run, "in", "--output", "parts"], list[str]()
+    command, seen = ["translate", trained_run, "in", "--output", "parts", *of_terms], list[str]()
 
     def recorded(self, lines, *arguments, own=Translator.translations, **options):
         seen.extend(lines)

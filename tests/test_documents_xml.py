@@ -9,6 +9,7 @@ import pytest
 from lxml import etree
 from test_documents import in_capitals
 
+from mt_cli.data.units import read_units
 from mt_cli.documents.document import Document, Written, open_document
 from mt_cli.errors import DataError, UsageError
 
@@ -132,6 +133,21 @@ def test_xliff_2_gets_targets_and_notes_where_its_schema_has_them():
     assert '<target>A <pc id="7">BIG <ph id="8"/></pc> ONE</target></segment><ignorable>' in written
     assert '<segment state="translated" subState="mt:needs-review">' in written
     assert '<segment state="final"><source>Yes</source><target>Ja</target>' in written
+    with_state = X2.replace("<segment><source>A", '<segment state="initial"><source>A')
+    assert '<segment subState="mt:needs-review" state="translated">' in changed(opened("b.xliff", with_state)).decode()
+
+
+def test_what_nobody_has_reviewed_is_not_trained_on():
+    """Nor is what is fuzzy in a PO file."""
+    empty = '<target><mrk mtype="seg" mid="4"></mrk></target></trans-unit>'
+    for name, content in (
+        ("a.xliff", X2),
+        ("a.xlf", X1.replace("</seg-source></trans-unit>", f"</seg-source>{empty}")),
+    ):
+        document = opened(name, content)
+        assert document.segments[-1].is_asked or name == "a.xliff"
+        Path(name).write_bytes(changed(document))
+        assert [texts["en"] for _, texts in read_units(Path(name))] == ["Yes"]
 
 
 def test_strings_of_android_keep_their_escapes():

@@ -31,6 +31,7 @@ _PO_ENTRY = re.compile(
 _PO_ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|(.))")
 _PO_CONTROLS = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 PARSER_OPTIONS: dict[str, Any] = {"resolve_entities": False, "no_network": True, "load_dtd": False, "huge_tree": False}
+_BY_MACHINE = "needs-review-translation"  # as PO's fuzzy: a program wrote it, or a person has to look at it again
 UNTRANSLATED = {"new", "needs-translation", "initial"}  # states of XLIFF whose target is at most a copy of the source
 _PAIRED = {"g", "pc"}
 _WITHOUT_TAGS = {"hi", "mrk"}  # what they mark is not of use to other programs
@@ -185,12 +186,12 @@ def _of_memory(unit: Any) -> dict[str, str]:
 def _of_xliff(unit: Any) -> dict[str, str]:
     texts, above = dict[str, str](), list(unit.iterancestors("{*}file", "{*}xliff"))
     keys = [("source-language", "srcLang"), ("target-language", "trgLang")]
-    state = unit.get("state")
+    state = _BY_MACHINE if unit.get("subState") == "mt:needs-review" else unit.get("state")
     for side, names, unnamed in zip(("source", "target"), keys, UNNAMED, strict=True):
         code = next((code for one in above for name in names if (code := one.get(name))), unnamed)
         for element in unit.iterchildren(f"{{*}}{side}"):
             text, state = text_with_codes(element), element.get("state", state)
-            if text.strip() and (side == "source" or state not in UNTRANSLATED):
+            if text.strip() and (side == "source" or state not in {*UNTRANSLATED, _BY_MACHINE}):
                 texts[code] = text
     return texts
 

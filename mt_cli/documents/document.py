@@ -122,7 +122,7 @@ class TextDocument:
             if one is not None and one.text != (segment.target if self.is_bilingual else segment.text)
         ]
         edits = [*self.filled(changes), *self.marks(changes, tgt_lang)] if changes else []
-        text = edited(self.text, sorted(edits, key=lambda edit: edit.start))
+        text = edited(self.text, sorted(edits, key=lambda edit: edit[:2]))  # an insertion before a replacement there
         try:
             return self._mark + text.encode(self.encoding)
         except UnicodeEncodeError as error:

@@ -27,7 +27,7 @@ _INLINE = frozenset(re.findall(r"\w+", """
 _COPIED = frozenset(["code", "kbd", "samp", "var", "pre", "svg", "math"])
 _VOID = frozenset(re.findall(r"\w+", "area base br col embed hr img input link meta source track wbr"))
 _FORBIDS = re.compile(
-    r"""translate\s*=\s*["']?no\b|class\s*=\s*(?:"[^"]*\bnotranslate\b|'[^']*\bnotranslate\b)""", re.I
+    r"""\stranslate\s*=\s*["']?no\b|\sclass\s*=\s*(?:"[^"]*\bnotranslate\b|'[^']*\bnotranslate\b)""", re.I
 )
 _CHARSET = re.compile(rb"""<meta[^>]{0,200}?charset\s*=\s*["']?([\w.:-]+)""", re.I)
 _READ_AS_CP1252 = {"iso-8859-1", "latin1", "us-ascii"}  # by browsers (WHATWG)
@@ -94,12 +94,12 @@ def _read_html(page: TextDocument, start: int, end: int) -> None:
 
 _LINE = re.compile(r"([^\r\n]*+)(?:\r?\n|\r|\Z)")
 _PREFIX = re.compile(
-    r"(?:[ ]{0,3}>[ ]?)*+(?P<indent>[ \t]*+)(?P<marker>(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*+(?:\[[ xX]\][ \t]+)?)"
+    r"(?P<quote>(?:[ ]{0,3}>[ ]?)*+)(?P<indent>[ \t]*+)(?P<marker>(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*+(?:\[[ xX]\][ \t]+)?)"
     r"(?P<heading>\#{1,6}[ \t]+)?(?P<note>\[\^[^\]\s]+\]:[ \t]*)?"
 )
 _END = re.compile(r"(?:[ \t]+\#+)?[ \t\\]*\Z")
-_FENCE = re.compile(r"`{3,}|~{3,}|\$\$")
-_RULE = re.compile(r"[ >]*+(?:=+|(?:-[ \t]*)+|(?:\*[ \t]*){3,}|(?:_[ \t]*){3,})\Z")
+_FENCE = re.compile(r"`{3,}(?=[^`]*\Z)|~{3,}|\$\$")
+_RULE = re.compile(r"[ >]*+(?:=+|(?:-[ \t]*)+|(?:\*[ \t]*){3,}|(?:_[ \t]*){3,}|\[!\w+\][-+]?[ \t]*|:{3,}.*)\Z")
 _TABLE_RULE = re.compile(r"[ >]*+\|?[ ]*:?-+:?[ ]*(?:\|[ ]*:?-+:?[ ]*)*\|?[ ]*\Z")
 _CELL = re.compile(r"(?:[^|\\`]|\\.|`[^`]*`|`)+")
 _DEFINITION = re.compile(r"[ ]{0,3}\[([^\]^][^\]]*)\]:[ \t]", re.MULTILINE)
@@ -123,9 +123,11 @@ class MarkdownDocument(TextDocument):
         self._spans = [found.span(1) for found in _LINE.finditer(self.text)]
         self._lines = [self.text[start:end] for start, end in self._spans]
         self._paragraph = list[int]()  # where its lines begin and end
+        self._depth = 0  # of quotations that it is in
         self._indent = 0  # of the text of the last item of a list
         mark = self._lines[0]
-        number = self._behind(1, (mark, "...").__contains__) if mark in ("---", "+++") else 0  # front matter
+        behind = self._behind(1, (mark, "...").__contains__) if mark in ("---", "+++") else 0  # front matter
+        number = behind if self._lines[behind - 1] in (mark, "...") else 0
         while number < len(self._lines):
             number = self._read_block(number)
         self._end_paragraph()
@@ -140,11 +142,15 @@ class MarkdownDocument(TextDocument):
         prefix = _PREFIX.match(line)
         assert prefix is not None
         rest, width = line[prefix.end() :], len(prefix["indent"].expandtabs(4))
+        if (depth := prefix["quote"].count(">")) > self._depth:  # a quotation ends a paragraph
+            self._end_paragraph()
         if prefix["marker"]:
             self._indent = width + len(prefix["marker"])
         elif rest and not width and not self._paragraph:
             self._indent = 0
         fence, tag, is_blank = _FENCE.match(rest), _HTML.match(rest), not rest.strip() or _RULE.match(line)
+        if fence and fence[0] == "$$" and "$$" not in self.text[start + prefix.end() + 2 :]:
+            fence = None
         is_block = tag is not None and (tag["name"] or "").lower() not in _INLINE
         below = "".join(self._lines[number + 1 : number + 2])
         is_table = "|" in rest and "-" in below and _TABLE_RULE.match(below)
@@ -153,7 +159,10 @@ class MarkdownDocument(TextDocument):
         if is_beginning or fence or is_blank or is_block or is_table:
             self._end_paragraph()
         if fence:
-            return self._behind(number + (rest.count(fence[0]) == 1), lambda line: fence[0] in line)
+            if fence[0] == "$$":
+                return self._behind(number + (rest.count("$$") == 1), lambda line: "$$" in line)
+            end_of_code = re.compile(rf"[ \t>]*{fence[0]}{fence[0][0]}*[ \t]*")
+            return self._behind(number + 1, lambda line: end_of_code.fullmatch(line) is not None)
         if is_blank or is_code:
             return number + 1
         if is_block and tag:
@@ -167,6 +176,7 @@ class MarkdownDocument(TextDocument):
                 for cell in _CELL.finditer(self.text, *self._spans[row]):
                     self._add(*cell.span(), lambda text: unescape(text).replace("|", "\\|"))
             return behind
+        self._depth = self._depth if self._paragraph else depth
         if not _DEFINITION.match(line):
             ending = _END.search(rest)
             self._paragraph += [start + prefix.end(), end - len(ending[0] if ending else "")]
@@ -202,7 +212,7 @@ def _codes(text: str, start: int, end: int, names: frozenset[str]) -> list[Code]
         elif n_open is not None and not is_in_word and (found["close"] or not before.isspace()):
             first, behind, _, n_codes = open_ones[n_open]
             del open_ones[n_open:]
-            if found["run"] or len(found["close"]) > 2:
+            if found["run"] or found["close"] not in ("]", "][]"):
                 codes += [Code(first, behind, "+", kind), Code(*here, "-", kind)]
             elif text[behind : here[0]].lower() in names:
                 codes[n_codes:] = [Code(first, here[1])]

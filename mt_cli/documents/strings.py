@@ -104,6 +104,7 @@ def _quoted(source: str, newline: str, text: str) -> str:
 
 # Android ---------------------------------------------------------------------------------------------------------------
 
+_OF_XML = re.compile(r"\\u(003[CcEe]|0026)")  # which XML has as entities
 _ANDROID_ESCAPE = re.compile(r"\\(?:u(?P<code>[0-9A-Fa-f]{4})|(?P<char>.))|\"|\s+", re.DOTALL)
 
 
@@ -118,7 +119,7 @@ class AndroidStrings(XmlDocument):
                 self._read(f"{one.name} {one.get('name')}{kind}", item, one)
 
     def _read(self, place: str, element: Element, owner: Element) -> None:
-        """Escapes, quotes and runs of whitespace are read as Android shows them."""
+        """Escapes, quotes and runs of whitespace are read as Android shows them, which drops spaces at the ends."""
         start, end, codes, read, write = self.content(element, lambda one: not one.prefix)  # xliff:g is not translated
         is_reference = re.match(r"\s*(?:@[\w:+.]+/|\?[\w:]+\s*\Z)", self.inner(element)) and not codes
         is_kept = is_reference or any(one.get("translatable") == "false" for one in (element, *element.ancestors()))
@@ -127,8 +128,11 @@ class AndroidStrings(XmlDocument):
             text = re.sub(r"(['\"])", r"\\\1", write(text).translate(_ESCAPES))
             return re.sub(r"^(?=[@?])", r"\\", text)
 
-        change = lambda raw: read(_plain(_ANDROID_ESCAPE, raw)), written
-        self.add(start, end, codes, *change, owner=owner, place=place, is_asked=not is_kept)
+        def plain(raw: str) -> str:
+            return read(_plain(_ANDROID_ESCAPE, _OF_XML.sub(lambda one: escaped(chr(int(one[1], 16))), raw)))
+
+        wrap = lambda text: text if text == text.strip() else f'"{text}"'
+        self.add(start, end, codes, plain, written, owner=owner, place=place, is_asked=not is_kept, wrap=wrap)
 
     def marks(self, changes: Changes, tgt_lang: str) -> Iterator[Edit]:
         for above, remark in remarks_of(changes).items():  # of strings, arrays and plurals

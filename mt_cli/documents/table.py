@@ -43,7 +43,7 @@ class Table(TextDocument):
         if len(names) > 2:
             raise UsageError(f"{self.name}: --column has {len(names)} columns; give the source, or SOURCE,TARGET")
         self.has_header = not all(map(str.isdecimal, names))
-        header = [first_row[i].text if i in first_row else "" for i in range(max(first_row, default=-1) + 1)]
+        header = [first_row[i].text.strip() if i in first_row else "" for i in range(max(first_row, default=-1) + 1)]
         known = header if self.has_header else [str(n) for n in range(1, len(header) + 1)]
         if missing := [one for one in names if known.count(one) != 1]:
             found = f"--column {missing[0]} is not one column of it; its first row is: {', '.join(header[:10])}"
@@ -56,7 +56,7 @@ class Table(TextDocument):
             if cell and not (cell.is_formula or (own and own.is_formula)) and has_words(cell.text):
                 target = own.text if own and self.is_bilingual else ""
                 start, end, write = self.place_for(row)
-                of_text = (cell.text, cell.place, None, target, not target, None, write)
+                of_text = (cell.text, cell.place, None, target, not target.strip(), None, write)
                 self.segments.append(Segment(start, end, *of_text, owner=id(row)))
 
     def marks(self, changes: Changes, tgt_lang: str) -> Iterator[Edit]:
@@ -84,17 +84,22 @@ class CsvTable(Table):
 
     def _read_rows(self) -> Iterator[Row]:
         row, at = Row(), 0
-        cell = re.compile(rf"({_QUOTED}|[^{self.delimiter}\r\n]*+)({self.delimiter}|\r?\n|\r|\Z)")
+        is_tsv = self.delimiter == "\t"
+        # Where all rows of a .tsv have as many tabs, a quote is a letter: no cell goes on in the next line.
+        is_regular = is_tsv and len({line.count("\t") for line in self.text.splitlines() if line}) == 1
+        quoted = _QUOTED.replace('[^"]', r'[^"\r\n]') if is_regular else _QUOTED
+        spaces = "" if is_tsv else "[ ]*+"
+        cell = re.compile(rf"({spaces}(?P<quoted>{quoted})|[^{self.delimiter}\r\n]*+)({self.delimiter}|\r?\n|\r|\Z)")
         while at < len(self.text) or row:
             found = cell.match(self.text, at)
-            if not found or (found[1].count('"') % 2 and found[1].startswith('"') and self.delimiter != "\t"):
+            if not found or (not is_tsv and found[1].lstrip(" ").startswith('"') and found[1].count('"') % 2):
                 raise self.error(at, "a quote that is not closed, or text behind one; correct the cell")
-            is_quoted = re.fullmatch(_QUOTED, found[1]) is not None
-            text = found[1][1:-1].replace('""', '"') if is_quoted else found[1]
+            is_quoted = found["quoted"] is not None
+            text = found["quoted"][1:-1].replace('""', '"') if is_quoted else found[1]
             self.has_quotes |= is_quoted
             row[len(row)] = Cell(text, line := self.line(at), f"line {line}", *found.span(1))
             at = found.end()
-            if found[2] != self.delimiter:
+            if found[3] != self.delimiter:
                 if len(row) > 1 or found[1]:
                     yield row
                 row = Row()
@@ -156,6 +161,7 @@ class Sheet(XmlDocument, Table):
                 if letters := re.sub("[^A-Z]", "", cell.get("r")):
                     column = reduce(lambda total, letter: 26 * total + ord(letter) - 64, letters, 0) - 1
                 value = next((unescape(self.inner(one)) for one in cell.all("v")), "")
+                value = "" if cell.get("t") == "e" else value  # an error such as #N/A
                 if cell.get("t") == "s":
                     value = shared[int(value)] if value.isdecimal() and int(value) < len(shared) else ""
                 text = _text_in(self, cell) if cell.get("t") == "inlineStr" else value

@@ -58,7 +58,7 @@ class DocumentTranslator:
         self._finished = dict[str, Written]()
         weights = [sha256_of_file(run.find_checkpoint(name)) for run, name in translator.origin]
         search = {name: value for name, value in options.items() if name not in TERM_OPTIONS}
-        of_terms = [str(options[name]) for name in TERM_OPTIONS if name in options]
+        of_terms = [str(getattr(options[name], "terms", options[name])) for name in TERM_OPTIONS if name in options]
         settings = translator.settings(**search).model_dump_json()
         self._identity = [type(translator).__name__, *weights, settings, *of_terms, translator.config.data.tgt_lang]
         for line in unfinished.read_bytes().splitlines() if unfinished.exists() else ():

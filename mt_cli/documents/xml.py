@@ -12,7 +12,7 @@ from lxml import etree
 
 from mt_cli.data.spans import escaped
 from mt_cli.data.units import PARSER_OPTIONS, UNTRANSLATED
-from mt_cli.documents.document import Changes, Code, Edit, Segment, TextDocument
+from mt_cli.documents.document import TAG, Changes, Code, Edit, Segment, TextDocument
 from mt_cli.errors import DataError
 
 _QUOTED = r"""\"[^\"]*+\"|'[^']*+'"""
@@ -182,7 +182,7 @@ class Xliff(XmlDocument):
         if wanted != "no" and target and (target.get("state") or unit.get("state")) not in UNTRANSLATED:
             given_start, given_end, given_codes, read, _ = self.content(target, _is_around_words)
             given, _ = self.coded(given_start, given_end, given_codes, read)
-            given = given if given.strip() else ""
+            given = given if TAG.sub("", given).strip() else ""
         tag, like = f"{source.prefix}target", target or source
         attributes = like.tag[1 + len(like.prefix + like.name) : -1].rstrip("/ ")
         for attribute in ["state", *([] if target else ["lang"])]:

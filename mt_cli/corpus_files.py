@@ -5,7 +5,6 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from mt_cli.config import is_memory, is_table
 from mt_cli.data.languages import code_of_name, language, languages_of_files, may_be_a_word
@@ -67,14 +66,12 @@ def grouped(files: Sequence[Path]) -> list[list[Path]]:
 # A folder ------------------------------------------------------------------------------------------------------------
 
 
-class FolderFiles(NamedTuple):
-    src_lang: str
-    corpora: list[list[Path]]  # those between the languages asked for first, the largest before the others
-    options: dict[str, list[Path]]  # by option the files whose names say that they are given as such
-
-
-def files_of_folder(folder: Path, src_lang: str | None, tgt_lang: str | None) -> FolderFiles:
-    """What is found is told, and what is left aside. Raises UsageError where there is no corpus between the languages."""
+def files_of_folder(
+    folder: Path, src_lang: str | None, tgt_lang: str | None
+) -> tuple[str, list[list[Path]], dict[str, list[Path]]]:
+    """The source language; the corpora, those between the languages asked for first, the largest before the others; and by
+    option the files whose names say that they are given as such. What is found is told, and what is left aside. Raises
+    UsageError where there is no corpus between the languages."""
 
     def languages(files: Sequence[Path]) -> Languages | None:
         """A memory has its languages in either order."""
@@ -121,7 +118,7 @@ def files_of_folder(folder: Path, src_lang: str | None, tgt_lang: str | None) ->
     corpora, options = _by_option(in_order, own)
     if not corpora or corpora[0] not in own:
         raise UsageError(f"{folder}: no corpus from {source or 'a source'} to {tgt_lang}; give it, or another --to")
-    return FolderFiles(source, corpora, options)
+    return source, corpora, options
 
 
 def _stem_and_code(file: Path) -> tuple[str, str]:

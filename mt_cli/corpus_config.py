@@ -10,6 +10,7 @@ from typing import Any
 from mt_cli.config import Config, are_one_table, is_memory, is_table
 from mt_cli.config_file import config_of, load_config
 from mt_cli.corpus_files import code_of, files_of_folder, grouped, named_languages, stem_of
+from mt_cli.data.corpus import refuse_exchanged_files
 from mt_cli.data.languages import code_of_name, is_other_language, language, languages_of_files, may_be_a_word
 from mt_cli.errors import DataError, UsageError
 from mt_cli.mixture import Files, Languages, mixed, refuse_other_languages
@@ -79,6 +80,8 @@ def read_config(
         _files_of_set("in-domain", in_domain, languages, named)
         _refuse_missing(in_domain)
     if others or in_domain:
+        for files in filter(None, (dev, in_domain)):  # else it would seem that the corpora are
+            refuse_exchanged_files(list(map(str, files)), columns, languages)
         beside = [(files, own) for files in others if (own := _languages_beside(files, languages))]
         data["train"] = mixed([(first, languages), *beside], languages, dev, in_domain, columns)
     alone = _monolingual(monolingual or [], languages)
@@ -165,10 +168,10 @@ def _files_of_set(option: str, files: Sequence[Path], *known: Languages) -> list
     found: Languages | None = None
     with suppress(DataError, UsageError):  # it is read later, with its columns
         found = named_languages(files) if known and not is_memory(names[0]) else None
-    if found and list(map(language, found)) not in [list(map(language, one)) for one in known]:
-        kind, change = ("header", "change it") if len(names) == 1 else ("names", "rename them")
-        told = f"by its {kind} from {found[0]} to {found[1]}, and not from {known[0][0]} to {known[0][1]}"
-        raise UsageError(f"--{option} {' '.join(names)}: {told}; exchange the two, give others, or {change}")
+    if found and {*map(language, found)} not in [{*map(language, one)} for one in known]:
+        kind, change = ("its header", "change it") if len(names) == 1 else ("their names", "rename them")
+        told = f"by {kind} from {found[0]} to {found[1]}, and not from {known[0][0]} to {known[0][1]}"
+        raise UsageError(f"--{option} {' '.join(names)}: {told}; give others, or {change}")
     return names
 
 

@@ -246,15 +246,15 @@ def test_what_will_be_translated_decides_about_spelling_languages_and_what_is_ne
     for option in ("dev", "test", "in_domain"):
         with pytest.raises(
             UsageError,
-            match=r"verses.*: by its names from es to hch, and not from es to gn; exchange the two, give others",
+            match=r"verses.*: by their names from es to hch, and not from es to gn; give others",
         ):
             read_config(bible, **{option: [folder / "verses.es-hch.es", folder / "verses.es-hch.hch"]})
     with pytest.raises(
-        UsageError, match=r"own\.es: by its names from gn to es, and not from es to gn; exchange the two"
+        UsageError, match=r"own\.es: by their names source gn and target es, expected source es and .*; exchange"
     ):
         read_config(bible, in_domain=own[::-1])
-    with pytest.raises(UsageError, match=r"--words .*: by its names from gn to es"):
-        read_config(bible, words=own[::-1])
+    with pytest.raises(UsageError, match=r"--words .*: by their names from es to hch"):
+        read_config(bible, words=[folder / "verses.es-hch.es", folder / "verses.es-hch.hch"])
     write(folder, "own", es=lines("gn", 30, 3), gn=lines("es", 30, 3))
     with pytest.raises(DataError, match=r"own\.gn: its sides are exchanged, as in line 1: "):
         read_config(bible, in_domain=own)

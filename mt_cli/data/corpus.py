@@ -376,23 +376,27 @@ def places_in_table(rows: Iterator[str]) -> Places:
 def refuse_exchanged(data: DataConfig) -> None:
     """Raises UsageError for text whose names or header say exactly the opposite of src_lang and tgt_lang; and as
     `find_layout`."""
-    for pair, one in ((own, one) for own in data.directions for one in TrainingText(own).all_sets):
-        found: tuple[str | None, str | None] | None
-        if len(one.files) == 2:
-            found, said = languages_of_files(*one.files), "by their names"
-            advice = "exchange the two, or rename them"
-        elif Path(one.files[0]).is_file():
-            from mt_cli.data.tables import find_layout, format_columns_option  # here, because most text has no columns
+    for pair in data.directions:
+        for one in TrainingText(pair).all_sets:
+            refuse_exchanged_files(one.files, one.columns, (pair.src_lang, pair.tgt_lang))
 
-            layout = find_layout(Path(one.files[0]), one.columns)
-            found, said = layout.languages, "by its header"
-            advice = f"choose the columns with {format_columns_option(*layout.columns[::-1])}"
-        else:
-            continue  # it is named as missing where it is read
-        codes = [language(code or "") for code in found or ()]
-        if codes == [language(pair.tgt_lang), language(pair.src_lang)] and codes[0] != codes[1]:
-            named = f"{' '.join(one.files)}: {said} source {codes[0]} and target {codes[1]}"
-            raise UsageError(f"{named}, expected source {pair.src_lang} and target {pair.tgt_lang}; {advice}")
+
+def refuse_exchanged_files(files: Sequence[str], columns: str | None, languages: tuple[str, str]) -> None:
+    """The same for the two files, or the table, of a set."""
+    found: tuple[str | None, str | None] | None = None  # of a file that is missing, which is named where it is read
+    said = advice = ""
+    if len(files) == 2:
+        found, said, advice = languages_of_files(*files), "by their names", "exchange the two, or rename them"
+    elif Path(files[0]).is_file():
+        from mt_cli.data.tables import find_layout, format_columns_option  # here, because most text has no columns
+
+        layout = find_layout(Path(files[0]), columns)
+        found, said = layout.languages, "by its header"
+        advice = f"choose the columns with {format_columns_option(*layout.columns[::-1])}"
+    codes = [language(code or "") for code in found or ()]
+    if codes == [language(languages[1]), language(languages[0])] and codes[0] != codes[1]:
+        named = f"{' '.join(files)}: {said} source {codes[0]} and target {codes[1]}"
+        raise UsageError(f"{named}, expected source {languages[0]} and target {languages[1]}; {advice}")
 
 
 def refuse_missing_files(data: DataConfig, at: str, is_trained: bool) -> list[str]:

@@ -19,7 +19,7 @@ from mt_cli.decoding.alignment import Weights, word_weights, words_of
 from mt_cli.decoding.parts import Translation
 from mt_cli.decoding.translator import Translator
 from mt_cli.device import choose_device
-from mt_cli.errors import MTError, UsageError
+from mt_cli.errors import UsageError
 from mt_cli.explain.doubts import ExplainedLine
 from mt_cli.explain.estimate import Estimate, explain_lines, load_estimate
 from mt_cli.run.checkpoint import load_model
@@ -105,7 +105,7 @@ class Translators:
                     self._of_runs[run] = self._load(run)
                     self.served = self._joined()
                     log.info(f"{run}: its new best checkpoint translates from now on")
-                except (MTError, OSError, RuntimeError, MemoryError) as error:
+                except Exception as error:  # whatever it is, the server goes on
                     log.warning(f"{run}: the earlier checkpoint goes on translating: {error}")
 
     def close(self) -> None:

@@ -70,8 +70,8 @@ def read_search_options(options: Mapping[str, Any], overrides: Iterable[str] = (
             key = override.partition("=")[0]
             what = "only decoding.KEY can be set here" if key in described_keys() else suggest_key(key)
             draft.problems.append(f"--set {override}: {key}: {what}")
-    draft._raise_problems()
-    values = draft.values.setdefault("decoding", {})
+    of_section = draft.values.get("decoding")
+    values = of_section if isinstance(of_section, dict) else {}  # decoding=5 is a problem by now
     for name, value in options.items():
         values[name] = value
         draft.locations["decoding", name] = f"--{name.replace('_', '-')} {value}"

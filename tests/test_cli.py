@@ -101,6 +101,8 @@ def test_help_has_every_key_of_decoding_and_each_mistake_is_known(mt):
         read_search_options({"top_p": 2.0}, ["decoding.seed=x", "decoding.seed", "model.dropout=0", "nothing=1"])
     sets = [f"--set {one}" for one in ("decoding.seed", "model.dropout=0", "nothing=1")]
     assert [problem.split(": ")[0] for problem in caught.value.args] == [*sets, "--top-p 2.0", "--set decoding.seed=x"]
+    with pytest.raises(ConfigError, match=r"--set decoding=5: decoding: "):
+        read_search_options({"beam_size": 4}, ["decoding=5"])
 
 
 NASTY = {

@@ -19,7 +19,7 @@ from mt_cli.config import Config, SeveralPairs, differing_keys, flat_keys, given
 from mt_cli.config_file import complete, load_config
 from mt_cli.data.corpus import refuse_exchanged, refuse_missing_files
 from mt_cli.data.dataset import Mixture, TokenDataset
-from mt_cli.data.spans import SYMBOLS, TERM_SYMBOLS
+from mt_cli.data.spans import SYMBOLS, TERM_SYMBOLS, without_symbols
 from mt_cli.data.tokenizer import REAL, SYNTHETIC, Tokenizer, tag_of, train_tokenizer, with_tags
 from mt_cli.device import choose_device, choose_precision, keep_freed_memory
 from mt_cli.errors import DataError, RunDirError, as_typed, missing_extra
@@ -122,16 +122,18 @@ def _make_tokenizer(config: Config, texts: list[PairText]) -> Tokenizer:
     of_terms = TERM_SYMBOLS if any(text.data.terms for text in texts) else ""
 
     def sentences(sides: Sequence[int]) -> Iterator[str]:
-        return (pair[:2][side] for text in texts for pair in text.training_pairs() for side in sides)
+        return (without_symbols(pair[:2][side]) for text in texts for pair in text.training_pairs() for side in sides)
 
     # Where sources have translations of terms, they are spelt in pieces of the target language, too.
     models = [(0, 1)] if settings.joint else [(0, 1) if of_terms else (0,), (1,)]
     sides: list[Callable[[], Iterator[str]]] = [partial(sentences, model) for model in models]
 
+    corpora = [corpus for text in texts for corpus in text.data.corpora]
+    others = [tag_of(corpus.tgt_lang) for corpus in corpora if corpus.tgt_lang is not None]
+    of_languages = list(dict.fromkeys([*tags_of(config), *others]))
+
     def make() -> Made:
-        corpora = [corpus for text in texts for corpus in text.data.corpora]
-        others = [tag_of(corpus.tgt_lang) for corpus in corpora if corpus.tgt_lang is not None]
-        tags = list(dict.fromkeys([*tags_of(config), *others]))
+        tags = [*of_languages]
         if any(corpus.synthetic for corpus in corpora):
             for text in texts:
                 text.read()
@@ -145,6 +147,7 @@ def _make_tokenizer(config: Config, texts: list[PairText]) -> Tokenizer:
 
     inputs = fine_tuning.inputs_of_runs(run, parent=parent)
     more: dict[str, Any] = {"extend_vocabulary": config.training.extend_vocabulary, "symbols": symbols + of_terms}
+    more |= {"tags": of_languages, "weights": [corpus.weight for corpus in corpora]}
     for text in texts:
         inputs |= text.inputs | text.made
         more |= text.made_with

@@ -430,9 +430,11 @@ class ModelConfig(Section):
         if self.positions.startswith("rotary") and self.d_k % 2:
             odd = f"model.positions '{self.positions}' turns pairs of a head's dimensions, which are {self.d_k}"
             yield "model.positions model.head_dim model.n_heads", f"{odd}; give an even model.head_dim"
-        key, size = ("d_model", self.d_model) if self.positions == "sinusoid" else ("head_dim", self.d_k)
+        key, size, what = "d_model", self.d_model, f"model.d_model {self.d_model}"
+        if self.positions != "sinusoid":
+            key, size, what = "head_dim", self.d_k * heads, f"model.head_dim {self.d_k} times model.n_heads {heads}"
         if n_positions * size > 1 << 25:  # a short config must not allocate gigabytes
-            product = f"model.max_positions {n_positions} times model.{key} {size}"
+            product = f"model.max_positions {n_positions} times {what}"
             yield f"model.max_positions model.{key}", f"{product} is more than {1 << 25:,} numbers; lower one"
 
 

@@ -89,7 +89,7 @@ class _Draft:
     def read(self, path: Path) -> None:
         """Raises ConfigError for a file that cannot be parsed at all."""
         expected = "give the path of a YAML config, such as configs/phrasebook.yaml"
-        if (path / "config.yaml").is_file():
+        if (path / "config.yaml").is_file() and (path / "checkpoints").is_dir():
             expected = f"to continue the run in it, give {path / 'config.yaml'}"
         if path.exists() and not path.is_file():  # reading a pipe could wait for ever
             raise ConfigError(f"{path}: not a regular file; {expected}")

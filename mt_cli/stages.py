@@ -248,7 +248,8 @@ def _hold_out(text: PairText) -> Made:
         for pair in text.pairs():
             if name := found.held_out.get(pair.place):
                 sets[name].append(pair)
-        sets = {name: list(text.apply_changes(pairs)) for name, pairs in sets.items()}
+        changed = {name: enumerate(text.apply_changes(pairs), 1) for name, pairs in sets.items()}
+        sets = {name: [pair._replace(line=n) for n, pair in pairs] for name, pairs in changed.items()}  # of held_out/
     unlike_use = [corpus for corpus in text.files.pair.corpora if not corpus.hold_out or corpus.tgt_lang is not None]
     given = {" ".join(corpus.files) for corpus in unlike_use}
     unlike = [text_set for text_set in text.sets if " ".join(text_set.files) in given]

@@ -62,6 +62,14 @@ def test_other_settings_make_what_depends_on_them_anew(tiny):
     assert Path("precious").read_text() == "mine" and not Path("other/cache/train.txt").exists()
 
 
+def test_a_direction_more_gives_its_tags_to_the_tokenizer_and_symbols_of_the_text_are_no_pieces(tiny):
+    lines = Path("train.en").read_text().splitlines()
+    Path("train.en").write_text("".join(f"\ue000 {line}\n" for line in lines))
+    assert prepared().tokenizer.tags == {}
+    assert [*prepared("training.both_directions=1").tokenizer.tags] == ["<2de>", "<2en>"]
+    assert prepared().tokenizer.tags == {}
+
+
 def test_what_a_new_stage_changes_is_made_anew_with_its_settings(tiny, monkeypatch):
     """As the comment in `build.prepare` says how to write one: this one makes nothing but a change."""
     most, split = 3, build.split

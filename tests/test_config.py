@@ -102,6 +102,7 @@ CONTRADICTIONS = [
     ("training:\n  freeze: [embeddings, all_but_embeddings]\n", 7, "training.freeze: nothing is left to learn"),
     ("  max_length: 64\nmodel:\n  max_positions: 64\n", 6, "data.max_length 64 is not below model.max_positions 64"),
     ("model:\n  positions: rotary\n  head_dim: 1024\n  max_positions: 65536\n", 9, "model.max_positions 65536 times model.head_dim 1024"),
+    ("model:\n  positions: rotary\n  d_model: 256\n  n_heads: 128\n  head_dim: 1024\n  max_positions: 1024\n", 11, "model.max_positions 1024 times model.head_dim 1024 times model.n_heads 128 is more"),
     ("training:\n  schedule: noam\n  warmup_steps: 0\n", 8, "training.schedule 'noam' needs training.warmup_steps"),
     ("training:\n  extend_vocabulary: true\n", 7, "training.extend_vocabulary adds to the tokenizer of another run"),
     ("decoding:\n  n_best: 3\n", 7, "decoding.n_best 3 is more than decoding.beam_size 1"),
@@ -138,6 +139,9 @@ def test_keys_and_paths_are_suggested():
     assert suggest_key("data.temperature") == "unknown key, it goes with data.pairs alone"
     Path("run").mkdir()
     Path("run/config.yaml").touch()
+    with pytest.raises(ConfigError, match="run: not a regular file; give the path"):  # it has not begun
+        load_config(Path("run"))
+    Path("run/checkpoints").mkdir()
     expected = {"none.yaml": "configs/phrasebook.yaml", ".": "not a regular file", "run": "give run/config.yaml"}
     for path, words in (expected | {"/dev/zero": "not a regular file"}).items():
         with pytest.raises(ConfigError, match=f"^{re.escape(path)}: .*{words}"):

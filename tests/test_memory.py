@@ -64,6 +64,11 @@ def test_the_batches_tried_are_the_largest(tiny, memory_for):
     assert tried == [*forth, *back, *(2 * size for size in forth)]
 
 
+def test_an_epoch_without_a_pair_is_tried_with_any(tiny):
+    trainer = trainer_of(tiny / "run", "data.train=[{files: [train.en, train.de], weight: 0.001}]")
+    assert memory.largest_batches(trainer.data.train, trainer.state.settings, 0)
+
+
 def test_too_large_a_batch_is_reported_before_the_first_step(mt, tiny, memory_for):
     memory_for(300)
     answer = mt("train", "tiny.yaml")

@@ -223,11 +223,19 @@ def test_what_no_piece_spells_well_is_a_span(line, span):
         ("NO", "No.", "Él tiene"),
         ("He said: “No”.", 'He said: "No".', "Él tiene."),
         ("“It's late.”", "It's late.", "Él tiene."),
+        ("Anna hasⁿ a cat.", "Anna \U000f0000 a cat.", "Él tiene."),
     ],
 )
 def test_capitals_and_ends_are_read_as_usual_and_written_back(line, read_as, written):
     sentence, _ = read(FROM_EN, line)
     assert sentence.text == read_as and sentence.written("Él tiene.") == written
+
+
+def test_a_word_in_capitals_says_nothing_of_words_without():
+    for line in ("我在NASA工作有一只猫。", "우리는 지금 Samsung 집에 간다.", "أنا الآن في Samsung هنا."):
+        reader = Reader(style_of([line, "samsung nasa"] * 50))
+        sentence, _ = read(reader, line)
+        assert ("NASA" in sentence.text or "Samsung" in sentence.text) and not sentence.is_in_capitals
 
 
 def test_a_reader_without_a_style_finds_spans_and_changes_nothing_else():

@@ -35,6 +35,7 @@ from mt_cli.evaluation.robustness import with_typing_errors
         ("A4 B-52 ISO-8859-1 MP3 3:30 123456 v1.2.3 3月20号 USA 2024", ["A4", "B-52", "ISO-8859-1", "MP3", "3:30", "123456", "v1.2.3"]),
         ("Hi 😀 👨‍👩‍👧 x 👍🏽 🇩🇪 5️⃣!", ["😀 👨‍👩‍👧", "👍🏽 🇩🇪 5️⃣"]),
         ("a \ue000 b", ["\ue000"]),
+        ("Hi 🙂\u200d↔\ufe0f there ▶\ufe0f ‼\ufe0f ℹ\ufe0f x", ["🙂\u200d↔\ufe0f", "▶\ufe0f ‼\ufe0f ℹ\ufe0f"]),
         ("Nothing (here) at all, 12.5 times!", []),
     ],
 )  # fmt: skip
@@ -53,6 +54,8 @@ def test_every_text_comes_back_as_it_was(text):
 
 def test_long_lines_take_little_time():
     started = time.process_time()
+    text = "%" + "0" * 20_000
+    assert put_back(*hold(text)) == text
     for unit in ("😀", "< ", "<a ", "{", "a.b@", "w.-", "A1-", "1.", "<!--", "%", "\\", "😀 a "):
         assert put_back(*hold(unit * 20_000)) == unit * 20_000
     assert time.process_time() - started < 60  # a quadratic pattern takes minutes
@@ -77,6 +80,7 @@ def test_a_pair_has_symbols_for_what_both_sides_have():
     assert hold_pair("%s und %d, siehe a@b.de", "%d and %s %s, see a@b.com") == (f"{a} und {b}, siehe a@b.de", f"{b} and {a} %s, see a@b.com")  # fmt: skip
     assert hold_pair("%s %s", "%s, %s") == (f"{a} {b}", f"{a}, {b}")
     assert hold_pair("x \ue000 {a}", "x \ue001 {a}") == (f"x  {a}", f"x  {a}")
+    assert hold_pair("x y", "x \ue001 y") == ("x y", "x  y"), "it would be learnt as a symbol"
     many = " ".join(f"{{n{i}}}" for i in range(N_SYMBOLS + 2))
     src, tgt = hold_pair(many, many)
     assert src == tgt and len(held(src)) == N_SYMBOLS and "{n9}" in src
@@ -199,3 +203,11 @@ def test_a_translation_without_words_has_the_spans_of_its_source(trained_run):
     translator = Translator.load(trained_run, device="cpu")
     translator.search = lambda requests, *rest: [[Hypothesis([], 0.0)] for _ in requests]  # type: ignore[method-assign]
     assert translator.translate("the cat sees https://a.org") == "https://a.org"
+
+
+def test_a_tag_may_have_a_line_break_and_what_ends_a_tag_in_quotes(trained_run):
+    translator = Translator.load(trained_run, device="cpu")
+    for tag in ('<a\nhref="x > y">', "<!-- a\r\nb -->", "<a title=it's>"):
+        for markup in ("html", "xml"):
+            [found] = translator.translations([f"the {tag}red cat\nthe dog"], markup=markup)
+            assert found.text.count(tag) == 1 and "die Hund" in found.text, found.text

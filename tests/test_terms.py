@@ -43,6 +43,7 @@ def found(terms: dict[str, str], text: str, **options: bool) -> list[str]:
         (["university"], "the unit, and unions", []),
         (["собака", "слово"], "с собаками без слов", ["собаками=собака", "слов=слово"]),
         (["C++", "e-mail"], "an e-mail on C++ and C", ["e-mail=e-mail", "C++=C++"]),
+        (["ISO 27001", "GPT4000"], "ISO 27002 and GPT4001", []),
         (["猫", "小猫"], "我有一只小猫和一只猫。", ["小猫=小猫", "猫=猫"]),
     ],
 )
@@ -205,6 +206,14 @@ def test_a_run_learns_to_use_translations_that_are_not_its_own(tiny, mt):
     sources = [f"{one} sees {other}" for one, other in permutations([word for word in TINY_WORDS if word != "sees"], 2)]
     found = translator.translations(sources, glossary={"cat": "Baum", "house": "Hund", "dog": "rot"})
     assert [sum(len(one.hits) for one in found), sum(len(one.unused_hits()) < 1 for one in found) >= 25] == [30, True]
+
+
+def test_a_term_that_is_a_span_is_written_as_its_translation(trained_run):
+    translator = Translator.load(trained_run, device="cpu")
+    for markup in (None, "html"):
+        [found] = translator.translations(["the red CO2"], glossary={"CO2": "Gas"}, markup=markup)
+        assert found.text.endswith(" Gas") and [hit.source for hit in found.hits] == ["CO2"]
+        assert not found.unused_hits()
 
 
 def test_a_term_gets_the_place_of_the_usual_word(trained_run):

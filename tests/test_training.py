@@ -813,6 +813,16 @@ def test_the_best_has_the_highest_score_or_a_loss_that_is_clearly_lower(validati
     assert progress.best_step == best
 
 
+def test_the_losses_of_the_last_phase_are_judged_by_themselves():
+    progress = Progress()
+    for progress.is_last_phase, losses in ((False, [0.6] * 20), (True, [2.4] * 20), (False, [2.4, 2.3])):
+        for loss in losses:
+            progress.note_loss(loss, 1)
+            assert not progress.n_records_far_above
+    progress.note_loss(4.0, 1)
+    assert progress.n_records_far_above == 1
+
+
 # What updates train on, made ahead by a thread ----------------------------------------------------------------------------
 
 AHEAD = [

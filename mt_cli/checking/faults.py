@@ -120,6 +120,7 @@ _BYTES |= {chr(byte): byte for byte in range(0x80, 0x100)}  # text may have been
 _CONTINUATION = "".join(re.escape(char) for char, byte in _BYTES.items() if byte < 0xC0)
 _SUSPICIOUS = re.compile(f"[Â-ô][{_CONTINUATION}]|\ufffd")
 _IN_A_WORD = re.compile(f"[a-zß-ÿ][ÃÂÅ][{_CONTINUATION}]|[ÃÅ][{_CONTINUATION}][a-zß-ÿ]|â€[{_CONTINUATION}]")
+_AT_THE_END = re.compile(r"[ßÇÈÉÊ][…–—’”»](?!\w)")  # of a word, as in: weiß…
 _LONGEST_PUNCTUATION = 10  # characters of a text without words
 _FEW_WORDS = 3  # a name or a title may be the same in both languages
 _OUTLIER = 7.0  # standard deviations, and this many times longer or shorter than usual:
@@ -280,6 +281,7 @@ def _is_sentence(text: str) -> bool:
 
 def _is_mojibake(text: str) -> bool:
     """Whether the text is UTF-8 that was decoded as CP1252 or Latin-1, or has a character that was lost."""
+    text = _AT_THE_END.sub("", text)
     if not _SUSPICIOUS.search(text):
         return False
     if "\ufffd" in text or _IN_A_WORD.search(text):

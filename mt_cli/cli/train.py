@@ -90,8 +90,7 @@ def train(
             base = run_dir or usual_run_dir(corpus, config, more, init_from)
             configs[Path(f"{base}{suffix}")] = config
         trained = train_each(configs, signals, began)
-        if len(configs) > 1:
-            signals.check()
+        signals.check()
     if len(configs) > 1 and trained:
         compare(trained, config.training.device, Path(f"{base}.html"))
     return 0 if len(trained) == len(configs) else 1

@@ -303,8 +303,7 @@ class TrainingText:
         self.unit = "unit" if is_memory(firsts[0]) and not firsts[0].endswith((".po", ".po.gz")) else "line"
 
         def text_set(name: str, label: str, files: list[str], columns: str | None, key: str, **more: Any) -> TextSet:
-            if len(files) == 1 and is_memory(files[0]):  # what names source and target in it is their languages
-                columns = f"{data.src_lang},{data.tgt_lang}"
+            columns = columns_of(files, data, columns)
             on_bad_line = "skip" if data.clean and "corpus" in more else data.on_bad_line  # of what is trained on
             return TextSet(name, label, files, columns, on_bad_line, key=key, **more)
 
@@ -371,6 +370,11 @@ def places_in_table(rows: Iterator[str]) -> Places:
     has_corpus = header.endswith(f"{_CORPUS_COLUMNS}\n")
     cells = (row.split("\t") for row in rows)
     return Places((int(row[4]) - 1 if has_corpus else 0, int(row[0])) for row in cells)
+
+
+def columns_of(files: Sequence[str], data: DataConfig, columns: str | None) -> str | None:
+    """What names source and target in a memory is their languages."""
+    return f"{data.src_lang},{data.tgt_lang}" if len(files) == 1 and is_memory(files[0]) else columns
 
 
 def refuse_exchanged(data: DataConfig) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field
 
 from mt_cli.data.normalize import UNSPACED, is_letter, words
-from mt_cli.data.spans import HELD, Markup, hold, hold_markup, put_back, stays_inside
+from mt_cli.data.spans import HELD, Markup, hold, hold_between_tags, put_back, stays_inside
 from mt_cli.data.spelling import Spelling
 
 if TYPE_CHECKING:
@@ -289,9 +289,9 @@ class Reader:
 
     def visible(self, text: str, spans: list[str], markup: Markup | None = None) -> str:
         """A text without invisible characters that training hardly has, and with symbols for its spans, which are added to
-        those of the line. They are found before anything is dropped, so that an emoji of several characters stays
-        whole."""
-        text, found = hold(text, n_before=len(spans)) if markup is None else hold_markup(text, markup, len(spans))
+        those of the line; in markup its tags have some already. They are found before anything is dropped, so that an
+        emoji of several characters stays whole."""
+        text, found = (hold if markup is None else hold_between_tags)(text, n_before=len(spans))
         spans += found
         if self._source is not None and not text.isascii():
             for char in set(text):
@@ -330,6 +330,8 @@ class Reader:
         is_in_capitals = core.isupper() and sum(map(str.isupper, core)) >= _LEAST_IN_CAPITALS
         is_in_capitals &= self._style.capitals.get(core.lower()) != core
         is_title = core.istitle() and core.count(" ") + 1 >= _LEAST_IN_TITLE
+        if any(unicodedata.category(char) == "Lo" and char not in "ªº" for char in core):
+            is_in_capitals = is_title = False  # NASA says nothing of the Chinese words around it
         if is_in_capitals or is_title or core == core.lower() != core.upper():
             core = WORD.sub(lambda word: self._style.capitals.get(word[0].lower(), word[0].lower()), core)
             core = core[:1].upper() + core[1:] if self._style.has_capital_starts else core
@@ -381,6 +383,8 @@ class Variants(dict[int, str]):
         if self._is_edge and not _IN_PAIRS.intersection(family):
             family = ""
         alike = [other for other in family if (other in _OPENING) == (char in _OPENING)]
+        if unicodedata.decomposition(char).startswith(("<super>", "<sub>")):
+            plain = char  # 10² is not 102
         candidates = [self._of_plain.get(plain), plain, *alike, *family, char.lower(), char.upper()]
         candidates += [] if digit is None else [str(digit)]
         is_narrowed = self._takes_narrow and unicodedata.east_asian_width(char) == "F"

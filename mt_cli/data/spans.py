@@ -18,9 +18,10 @@ HELD = f"[{SYMBOLS}{chr(_INSIDE)}-{chr(_INSIDE + _MOST - 1)}{chr(_OUTSIDE)}-{chr
 _HELD, _OF_PIECES = re.compile(HELD), re.compile(f"[{SYMBOLS}]")
 
 _PICTURE = "[\u231a-\u23ff\u25fd\u25fe\u2600-\u27bf\u2b05-\u2b55\U0001f000-\U0001faff]"
+_PICTURES = rf"(?:{_PICTURE}|\S\ufe0f)"  # the latter turns other signs into emoji
 _EMOJI = (
     "[\U0001f1e6-\U0001f1ff]{2}|[#*0-9]\ufe0f?\u20e3"  # flags, keycaps
-    f"|{_PICTURE}(?:[\ufe0e\ufe0f\U0001f3fb-\U0001f3ff]|[\U000e0020-\U000e007f]+|\u200d{_PICTURE})*"
+    f"|{_PICTURES}(?:[\ufe0e\ufe0f\U0001f3fb-\U0001f3ff]|[\U000e0020-\U000e007f]+|\u200d{_PICTURES})*"
 )
 _NOT_OF_ADDRESS = rf"\s<>\"'“”‘’«»，。！？；：、（）「」{UNSPACED}"
 _ENDS = rf"[^{_NOT_OF_ADDRESS}]*[^{_NOT_OF_ADDRESS}.,;:!?)\]}}]"  # of an address
@@ -28,7 +29,7 @@ _KINDS = (
     r"</?[A-Za-z][^<>\n]{0,2000}>|<!--.{0,2000}?-->|&(?:\#\d+|\#x[0-9A-Fa-f]+|[A-Za-z]\w*);",  # markup
     rf"(?:https?|ftp|file)://{_ENDS}|(?:mailto:|www\.){_ENDS}|(?<![\w.+-])[\w.+-]{{1,64}}@[\w-]+(?:\.[\w-]+)+",  # addresses
     r"\{\{.{0,200}?\}\}|\{%.{0,200}?%\}|[$#%]?\{[^{}\s]{0,200}\}|\$\([^()\s]{1,200}\)",  # placeholders
-    r"(?<!\d)%(?:\(\w+\)|\d+\$)?[-+#0]*\d*(?:\.\d+)?(?:(?:hh|ll|[hlz])?[diouxXeEfFgGcrs@%]|<PRI\w+>)",
+    r"(?<!\d)%(?:\(\w+\)|\d+\$)?[-+#0]*(?:(?!0)\d+)?(?:\.\d+)?(?:(?:hh|ll|[hlz])?[diouxXeEfFgGcrs@%]|<PRI\w+>)",
     r"\$(?:\d(?![\d.,])|[A-Za-z_]\w*)|\[[A-Z0-9_]+\]|\\[nrt\"'\\]|(?<!\w)[@#][A-Za-z_]\w*",
     r"\d{1,2}:\d{2}(?::\d{2})?(?!\d)|v?\d+(?:\.\d+){2,}|\d{6,}",  # times, versions, long numbers
     r"(?<!\w)(?=[A-Z]*\d)(?=\d*[A-Z])[A-Z0-9]{2,}(?:[-_][A-Za-z0-9]+)*(?!\w)|(?<!\w)[A-Z]+(?:[-_]\d+)+(?!\w)",  # codes
@@ -36,7 +37,8 @@ _KINDS = (
 )
 _EMOJIS = rf"(?:{_EMOJI})(?:\s*(?:{_EMOJI}))*+"
 Markup = Literal["html", "xml"]
-_TAG = r"</?[A-Za-z][^<>]{0,2000}>|<!--.{0,2000}?-->"
+_TAG = r"""</?[A-Za-z](?:=\s*+(?:"[^"]*+"|'[^']*+')|[^<>]){0,2000}+>|<!--.{0,2000}?-->"""
+TAG = re.compile(_TAG, re.DOTALL)
 _PRIVATE = _KINDS[-1]
 _XML = re.compile(f"{_TAG}|<!\\[CDATA\\[.*?\\]\\]>|{_PRIVATE}", re.DOTALL)
 _HTML = re.compile(
@@ -44,7 +46,7 @@ _HTML = re.compile(
 )
 SPANS = re.compile(rf"(?:{_EMOJIS}|{'|'.join(_KINDS)})+")
 # Every span has one of these. Most lines have none: looking for them takes a tenth of the time of looking for spans.
-_IN_SPANS = re.compile(r"[<&:@{%$\[\\#\d\u20e3\u231a-\u2bff\ue000-\uf8ff\U0001f000-\U0010ffff]|www")
+_IN_SPANS = re.compile(r"[<&:@{%$\[\\#\d\ufe0f\u20e3\u231a-\u2bff\ue000-\uf8ff\U0001f000-\U0010ffff]|www")
 
 
 def hold(text: str, pattern: re.Pattern[str] = SPANS, n_before: int = 0) -> tuple[str, list[str]]:
@@ -61,15 +63,22 @@ def hold(text: str, pattern: re.Pattern[str] = SPANS, n_before: int = 0) -> tupl
     return pattern.sub(symbol, text, count=_MOST - n_before), spans
 
 
-def hold_markup(text: str, markup: Markup, n_before: int = 0) -> tuple[str, list[str]]:
-    """`hold` for text with tags and entities: what is between these is plain text, which `escaped` writes as markup again."""
-    pattern = _HTML if markup == "html" else _XML
-    text, spans = hold(text, pattern, n_before)
-    pieces = re.split(f"({HELD})", text)
+def hold_tags(line: str, markup: Markup) -> tuple[str, list[str]]:
+    """`hold` for the tags of a line of markup, which may have line breaks in them."""
+    return hold(line, _HTML if markup == "html" else _XML)
+
+
+def hold_between_tags(text: str, n_before: int) -> tuple[str, list[str]]:
+    """`hold` for what is left of markup: plain text with entities, which `escaped` writes as markup again."""
+    spans, pieces = list[str](), re.split(f"({HELD})", text)
     for i in range(0, len(pieces), 2):
         pieces[i], found = hold(html.unescape(pieces[i]), SPANS, n_before + len(spans))
         spans += map(escaped, found)
     return "".join(pieces), spans
+
+
+def without_symbols(text: str) -> str:
+    return re.sub(f"[{SYMBOLS}{TERM_SYMBOLS}]", "", text)
 
 
 def escaped(text: str) -> str:
@@ -111,7 +120,7 @@ def numbered_back(text: str, own: Sequence[str]) -> str:
 def hold_pair(src: str, tgt: str) -> tuple[str, str]:
     """A pair to train on: the same symbol stands for a span that both sides have, one that one side lacks stays. Private-use
     characters of the text itself are left out, so that a symbol always stands for a span."""
-    if not (spans := SPANS.findall(src)):
+    if not (spans := SPANS.findall(src)) and not _HELD.search(tgt):
         return src, tgt
     common, symbols = Counter(spans) & Counter(SPANS.findall(tgt)), iter(SYMBOLS)
     chosen = defaultdict[str, str](str)  # the symbols of each span, one for each time that both sides have it

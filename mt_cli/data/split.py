@@ -134,7 +134,7 @@ def split(
 def repetitions(read_pairs: ReadPairs, sets: Mapping[str, Sequence[SentencePair]]) -> dict[Place, str]:
     """The places that repeat a pair of these sets, which are of other files, or nearly repeat it, with the reason."""
     sides = [_sides(pair) for pairs in sets.values() for pair in pairs]
-    names = [f"line {number} of {name}" for name, pairs in sets.items() for number in range(1, len(pairs) + 1)]
+    names = [f"line {number} of {name}" for name, pairs in sets.items() for number in (pair.line for pair in pairs)]
     found = dict[Place, str]()
     for place, number, how in _repetitions(read_pairs(), sides):
         found.setdefault(place, f"{how} {names[number]}")

@@ -1,12 +1,14 @@
 """Reads what translators keep and datasets have, one unit, a text in several languages, at a time: .tmx, .xlf, .xliff,
 .po, .jsonl, .json."""
 
+import gettext
 import gzip
 import json
 import re
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -125,7 +127,7 @@ def _xml_units(file: Path) -> Iterator[Unit]:
                 element.clear()
                 while element.getprevious() is not None:
                     del element.getparent()[0]
-    except (etree.XMLSyntaxError, ValueError) as error:
+    except (etree.XMLSyntaxError, ValueError, OverflowError) as error:
         reason = str(error).partition(" (")[0]
         found = f"{file}: cannot be read after unit {number:,}: {reason}"
         raise DataError(f"{found}; export it anew from the program that wrote it") from None
@@ -231,13 +233,22 @@ def _po_character(escape: re.Match[str]) -> str:
 
 def _po_units(file: Path) -> Iterator[Unit]:
     """Of entries that are translated and not fuzzy; an entry with a plural has two."""
-    tgt, lines = UNNAMED[1], (decode_line(raw, number, str(file)) for number, raw in enumerate(raw_lines(file), 1))
+    of_one, tgt, lines = (
+        0,
+        UNNAMED[1],
+        (decode_line(raw, number, str(file)) for number, raw in enumerate(raw_lines(file), 1)),
+    )
     for entry in po_entries("\n".join(lines), str(file)):
         src, several, targets = entry.strings["msgid"], entry.strings.get("msgid_plural"), entry.targets
         if not src.text:
             tgt = po_header(entry, "Language") or tgt
+            with suppress(ValueError, ArithmeticError, RecursionError):  # a formula that nobody could compute
+                of_one = gettext.c2py(po_header(entry, "Plural-Forms").partition("plural=")[2].rstrip("; ") or "0")(1)
         elif not entry.is_fuzzy:
-            for own, target in ((src, targets[0]), *([(several, targets[-1])] if several and targets[1:] else [])):
+            for own, target in (
+                (src, targets[min(of_one, len(targets) - 1)]),
+                *([(several, targets[-1])] if several and targets[1:] else []),
+            ):
                 if own.text and target.text:
                     yield own.line, {UNNAMED[0]: own.text, tgt: target.text}
 

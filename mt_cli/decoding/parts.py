@@ -1,5 +1,6 @@
 """A line is translated in parts that the model can read at once: splits it into these, and says what stands around them."""
 
+import html
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -9,7 +10,7 @@ from typing import NamedTuple
 from mt_cli.data.languages import writes_spaces, writes_spaces_between_sentences
 from mt_cli.data.normalize import edge_spaces, normalize
 from mt_cli.data.reading import CorpusProfile, Reader, Sentence, halves, sentences
-from mt_cli.data.spans import HELD, N_SYMBOLS, Markup, escaped, held, numbered_anew, put_back
+from mt_cli.data.spans import HELD, N_SYMBOLS, TAG, Markup, escaped, held, hold_tags, numbered_anew, put_back
 from mt_cli.data.spelling import Respelling
 from mt_cli.data.tokenizer import MAX_PIECE, Tokenizer
 from mt_cli.decoding.greedy import Hypothesis
@@ -19,7 +20,7 @@ _MIN_PART_TOKENS = 30  # where all training sentences were shorter, shorter part
 # Below this share of the training lines, several sentences in a line are taken for mistakes of sentence detection.
 _MIN_SHARE_OF_SEVERAL = 0.01
 LINE_BREAK = re.compile("(\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029])")
-_SYMBOL, _TAG = re.compile(f"({HELD})"), re.compile("<[^<>]*>")
+_SYMBOL = re.compile(f"({HELD})")
 
 
 class Mark(NamedTuple):
@@ -43,6 +44,7 @@ class SourcePart:
     marks: tuple[Mark, ...]  # spans that the model does not read, such as tags; their places count characters of `text`
     sentence: Sentence
     terms: tuple[Hit, ...] = ()  # of a glossary
+    held_terms: tuple[Hit, ...] = ()  # those that are spans
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ class Translation:
     @property
     def hits(self) -> list[Hit]:
         """The terms of a glossary in the source."""
-        return [hit for part in self.parts for hit in part.source.terms]
+        return [hit for part in self.parts for hit in (*part.source.terms, *part.source.held_terms)]
 
     def unused_hits(self, by_beginning: bool = True) -> list[Hit]:
         """Those of them whose translation is not in the best text."""
@@ -110,7 +112,8 @@ class LineSplitter:
     def split(self, line: str, markup: Markup | None = None) -> SourceLine:
         """The parts in which a line is translated: usually one, none for a blank line and for text of which the tokenizer
         keeps nothing, as an imported one may. A line break within the line divides it, and is kept."""
-        parts, spans, gap = list[SourcePart](), list[str](), ""
+        parts, gap = list[SourcePart](), ""
+        line, spans = (line, list[str]()) if markup is None else hold_tags(line, markup)
         for text in LINE_BREAK.split(line):
             if not text.strip():
                 gap += text
@@ -140,7 +143,7 @@ class LineSplitter:
         for piece, following in pairwise([*_SYMBOL.split(text), ""]):
             span = put_back(piece, spans) if held(piece) else ""
             # The model does not read tags, nor any span where the tokenizer has no symbols.
-            if not span or (self._tokenizer.symbol_ids and not _TAG.fullmatch(span)):
+            if not span or (self._tokenizer.symbol_ids and not TAG.fullmatch(span)):
                 plain += piece.lstrip() if plain.endswith(" ") else piece
             else:
                 marks.append(Mark(piece, span, len(plain), plain.endswith(" "), following.startswith(" ")))
@@ -162,8 +165,21 @@ class LineSplitter:
 
 def with_terms(line: SourceLine, glossary: Glossary, tokenizer: Tokenizer | None, max_tokens: int) -> SourceLine:
     """The line with the terms of its parts, and for a model that has learnt to use them, which has this `tokenizer`, with
-    their translations behind them: of the first ones where it cannot read all."""
-    parts = [replace(part, terms=tuple(glossary.hits(part.text))) for part in line.parts]
+    their translations behind them: of the first ones where it cannot read all. A span that is a term, such as CO2, is
+    written as its translation."""
+    texts = [html.unescape(span) if line.is_markup else span for span in line.spans]
+    write = escaped if line.is_markup else str
+    spans = [
+        write(glossary.terms[text]) if text in glossary.terms else span
+        for text, span in zip(texts, line.spans, strict=True)
+    ]
+    parts = list[SourcePart]()
+    for part in line.parts:
+        symbols = (*part.symbols, *(mark.symbol for mark in part.marks))
+        own = [text for symbol in symbols if (text := put_back(symbol, texts)) in glossary.terms]
+        of_spans = tuple(Hit(0, 0, text, glossary.terms[text]) for text in own)
+        parts.append(replace(part, terms=tuple(glossary.hits(part.text)), held_terms=of_spans))
+    line = replace(line, spans=spans)
     if tokenizer is None:
         return replace(line, parts=parts)
     for number, part in enumerate(parts):

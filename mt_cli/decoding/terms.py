@@ -117,7 +117,8 @@ def _n_common(word: str, other: str) -> int:
 def alike(word: str, other: str) -> bool:
     """Whether the two are taken for forms of one word, by their common beginning."""
     n, longer = _n_common(word, other), max(len(word), len(other))
-    return word == other or (n >= _LEAST_COMMON and longer - n <= _MOST_DIFFERING and n >= _LEAST_SHARE * longer)
+    is_form = n >= _LEAST_COMMON and longer - n <= _MOST_DIFFERING and n >= _LEAST_SHARE * longer
+    return word == other or (is_form and not any(map(str.isdigit, word[n:] + other[n:])))  # 27001 is not 27002
 
 
 def unused(hits: Sequence[Hit], translation: str, by_beginning: bool = True) -> list[Hit]:

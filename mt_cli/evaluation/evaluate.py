@@ -11,7 +11,7 @@ from typing import Any
 from tqdm import tqdm
 
 from mt_cli.config import Config, DataConfig
-from mt_cli.data.corpus import CorpusReport, read_lines, read_raw_pairs
+from mt_cli.data.corpus import CorpusReport, columns_of, read_lines, read_raw_pairs
 from mt_cli.data.dataset import TokenDataset, TokenPair
 from mt_cli.data.languages import code_of_name, may_be_a_word
 from mt_cli.decoding.parts import Translation
@@ -102,7 +102,8 @@ def _file_scores(
     language, reason = tgt_lang or "", "by --tgt-lang"
     for file in (*references, *hypotheses):
         code = code_of_name(Path(file.name.removesuffix(".gz")).suffix[1:])
-        if code and not language and not may_be_a_word(code):
+        is_ending_of_output = code == "mt" and file in hypotheses  # and not Maltese
+        if code and not (language or is_ending_of_output or may_be_a_word(code)):
             language, reason = code, f"by the name of {file}"
     if not language:
         language, reason = language_of_script(expected[0]), "by the script of the references"
@@ -250,7 +251,8 @@ def _sets_of_parent(config: Config, direction: Direction) -> list[TestSet]:
 def read_set(data: DataConfig, name: str, files: list[str], is_back: bool = False) -> TestSet:
     """A set of a run, its sides exchanged if `is_back`; from the third file on references. Raises DataError."""
     report = CorpusReport()
-    pairs = list(read_raw_pairs(files[:2], columns=data.columns, on_bad_line=data.on_bad_line, report=report))
+    columns = columns_of(files, data, data.columns)
+    pairs = list(read_raw_pairs(files[:2], columns=columns, on_bad_line=data.on_bad_line, report=report))
     if not pairs:
         raise DataError(f"{files[0]}: no lines to score; give a file with a sentence on each line")
     sources, targets, lines = ([getattr(pair, side) for pair in pairs] for side in ("src", "tgt", "line"))

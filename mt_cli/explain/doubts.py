@@ -145,6 +145,7 @@ _PLACEHOLDER = re.compile(  # lookbehinds and possessive repeats keep it linear 
     # %s %(name)s %1$s %.2f %ld; not 5%d, a%20b or the German %ig
     r"|(?<![\d%])%(?:\(\w++\)|\d++\$)?[-+#0]?\d?(?:\.\d+)?(?:ll?|hh?)?[a-zA-Z@](?![a-zA-Z])"
 )
+_COPIED = re.compile(rf"{_PLACEHOLDER.pattern}|&#?\w++;")  # what has numbers of its own
 _NUMBER = re.compile(r"\d+(?:[.,'\u2019\u00a0\u202f]\d+| \d{3}(?!\d))*")  # with separators of its groups
 
 
@@ -155,7 +156,7 @@ def lost_placeholders(source: str, translation: str) -> list[str]:
 
 def changed_numbers(source: str, translation: str) -> str:
     """The numbers that one side lacks, in any digits, without small ones; `1,000` is `1.000`, `10:30` is `10.30`."""
-    source, translation = (_PLACEHOLDER.sub(" ", text) for text in (source, translation))
+    source, translation = (_COPIED.sub(" ", text) for text in (source, translation))
     changes = (("lost", _numbers_without(source, translation)), ("invented", _numbers_without(translation, source)))
     return ", ".join(f"{what} {' '.join(numbers[:_MAX_SHOWN])}" for what, numbers in changes if numbers)
 

@@ -84,8 +84,9 @@ class CTranslate2Translator(Translator):
             return_scores=True,
         )
         # The engine has one limit for all sentences, and lets what has not ended there win in a beam; so a sentence that
-        # reaches its own limit is searched again by our own search.
-        cut_off = [i for i, n in enumerate(limits) if max(map(len, results[i].hypotheses)) > n - is_beam]
+        # reaches its own limit is searched again by our own search; and so is one with spans, which has to have each once.
+        longest = [max(map(len, result.hypotheses)) for result in results]
+        cut_off = [i for i, n in enumerate(limits) if longest[i] > n - is_beam or requests[i].symbols]
         hypotheses = dict(zip(cut_off, super().search([requests[i] for i in cut_off], settings), strict=True))
         if on_batch is not None:
             on_batch(len(requests))

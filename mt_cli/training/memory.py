@@ -7,10 +7,11 @@ import warnings
 from collections.abc import Callable, Iterator
 from itertools import islice
 
+import numpy as np
 import torch
 
 from mt_cli.config import Config, TrainingConfig
-from mt_cli.data.batching import epoch_batches
+from mt_cli.data.batching import epoch_batches, fixed_batches
 from mt_cli.data.dataset import Mixture, TokenDataset, TokenPair
 from mt_cli.data.tokenizer import EOS_ID, PAD_ID
 from mt_cli.device import choose_device, choose_precision, fast_float32_products, memory_limited
@@ -78,7 +79,9 @@ def try_largest_batches(state: TrainingState, dataset: Mixture, ranks: Ranks = A
 def largest_batches(dataset: Mixture, training: TrainingConfig, epoch: int) -> list[list[int]]:
     """The batches with the most target positions, source positions and pairs of these; other epochs have such, too."""
     sizes = dict[tuple[int, ...], tuple[int, int, int]]()
-    for pairs in islice(epoch_batches(dataset, training.batch_tokens, training.seed, epoch), _MOST_BATCHES):
+    batches = list(islice(epoch_batches(dataset, training.batch_tokens, training.seed, epoch), _MOST_BATCHES))
+    # An epoch of small weights may have no pair.
+    for pairs in batches or map(np.array, fixed_batches(dataset, training.batch_tokens)[:1]):
         n_rows, (n_src, n_tgt) = len(pairs), (int(side.max()) + 1 for side in dataset.lengths(pairs))
         sizes[tuple(pairs)] = n_rows * n_tgt, n_rows * n_src, n_rows * (n_src + n_tgt) ** 2
     largest = [max(sizes, key=lambda pairs: sizes[pairs][i]) for i in range(3)]

@@ -133,7 +133,7 @@ class Speed:
             return self.seconds_left(training.model_copy(update=keys), step)
 
         n_more = bisect_right(range(step + 1, _MAX_STEPS + 1), seconds, key=seconds_to)
-        max_steps = step + (n_more if is_validated and seconds <= 0 else max(1, n_more))
+        max_steps = step + (n_more if is_validated else max(1, n_more))
         return Plan(
             max_steps=max_steps,
             warmup_steps=previous.warmup_steps if previous else min(training.warmup_steps, max_steps // 10),

@@ -73,6 +73,7 @@ class Progress:
     loss_sum: float = 0.0  # nats, since the last log record
     n_tokens: Count = 0  # likewise, of the target
     n_passes: Annotated[int, Field(ge=1, le=2)] = 1  # forward passes of each pair in the steps of the next log record
+    is_of_last_phase: bool = False  # the last log record
 
     # Starting anew when the run is given more steps (`extend_to`):
     max_steps: Step = 0
@@ -89,9 +90,10 @@ class Progress:
         self.max_steps = max_steps
 
     def note_loss(self, loss: float, n_passes: int) -> None:
-        """Of a log record. When R-Drop begins, the loss is a different one and starts higher."""
-        if self.n_passes != n_passes:
-            self.n_passes, self.lowest_loss, self.n_records_far_above = n_passes, math.inf, 0
+        """Of a log record. When R-Drop or the last phase begins, the loss is a different one and may start higher."""
+        if (self.n_passes, self.is_of_last_phase) != (n_passes, self.is_last_phase):
+            self.n_passes, self.is_of_last_phase = n_passes, self.is_last_phase
+            self.lowest_loss, self.n_records_far_above = math.inf, 0
             return
         self.lowest_loss = min(self.lowest_loss, loss)
         self.n_records_far_above = self.n_records_far_above + 1 if loss > self.lowest_loss + FAR_ABOVE else 0
@@ -193,6 +195,7 @@ class Checkpoints:
         if step is not None and not self.ranks.is_first:
             self._step = step
             self._restore(step)
+        self.state.progress = self.ranks.broadcast(self.state.progress)  # in which a damaged best one is forgotten
 
     def _restore_newest(self) -> int | None:
         """The step of the newest whole checkpoint, restored. Raises CheckpointError where there are only damaged ones."""

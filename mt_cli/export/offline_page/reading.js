@@ -9,6 +9,7 @@ const HELD = /[\ue000-\ue007\u{f0000}-\u{10ffff}]/gu;
 const TAG = /[\u{f8000}-\u{fffff}]/u;
 const CORE = /^(.*?)([\u{f8000}-\u{fffff}]*[\p{L}\p{M}\p{N}\ue000-\ue007\u{f0000}-\u{f7fff}](?:.*[\p{L}\p{M}\p{N}\ue000-\ue007\u{f0000}-\u{f7fff}])?[\u{f8000}-\u{fffff}]*)(.*)$/su;
 const IN_CAPITALS = /^(?:[^\p{Lowercase}\p{Lt}\p{Uppercase}]*\p{Uppercase}){4}[^\p{Lowercase}\p{Lt}]*$/u;
+const CASELESS = /[\p{Lo}--[ªº]]/v; // a word in capitals says nothing of such words around it
 const NOT_IN_TITLE = /(^|\P{Cased})\p{Lowercase}|\p{Cased}[\p{Uppercase}\p{Lt}]/u; // words that are not in title case
 
 const readAs = (table, text) => [...text].map((char) => table.get(char) ?? char).join("");
@@ -61,7 +62,7 @@ class LineSplitter {
     const [parts, spans, { patterns, tables, rules: { space } }] = [[], [], this];
     let gap = "";
     for (const text of line.split(patterns.LINE_BREAK)) {
-      if (!text.trim()) { gap += text; continue; }
+      if (!this.normalize(text)) { gap += text; continue; }
       const [, first, last] = text.match(/^([ \t\u00a0\u202f]*).*?([ \t\u00a0\u202f]*)$/s);
       const visible = this.normalize(hold(text, patterns.SPANS, spans).replace(patterns.INVISIBLE, ""));
       gap += first;
@@ -103,7 +104,7 @@ class LineSplitter {
     const isOpen = [..."\"'("].some((char) => around.includes(char) && readAs(plain, core).includes(char));
     if (isOpen || TAG.test(around)) [first, last] = [0, outerAfter.length]; // a quotation may begin or end here
     const [start, end] = [outerBefore.slice(first), outerAfter.slice(0, last)];
-    const isInCapitals = IN_CAPITALS.test(core) && capitals.get(core.toLowerCase()) !== core;
+    const isInCapitals = IN_CAPITALS.test(core) && !CASELESS.test(core) && capitals.get(core.toLowerCase()) !== core;
     const whole = [
       starts.get(readAs(plain, start)) ?? start,
       this.withCapitals(core, isInCapitals),
@@ -121,7 +122,7 @@ class LineSplitter {
   /** A text in capitals, without any, or in title case, with the capitals that its words have in training. */
   withCapitals(core, isInCapitals) {
     const hasNone = core === core.toLowerCase() && core !== core.toUpperCase();
-    const isTitle = core.split(" ").length >= 4 && /[\p{Uppercase}\p{Lt}]/u.test(core) && !NOT_IN_TITLE.test(core);
+    const isTitle = core.split(" ").length >= 4 && !CASELESS.test(core) && /[\p{Uppercase}\p{Lt}]/u.test(core) && !NOT_IN_TITLE.test(core);
     if (!isInCapitals && !hasNone && !isTitle) return core;
     const { capitals } = this.tables;
     const cased = core.replace(this.patterns.WORD, (word) => capitals.get(word.toLowerCase()) ?? word.toLowerCase());

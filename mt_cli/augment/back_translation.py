@@ -225,6 +225,8 @@ class BackTranslation:
             **of_reverse,
         }
         settings: dict[str, Any] = {"max_length": data.max_length, "on_bad_line": data.on_bad_line}
+        # Lines like those of named sets are left out. A run that is trained needs the sets no more.
+        settings["named"] = {} if run.steps() else {one.name: one.sha256 for one in TrainingText(data).named}
         lines = run.manifest.product("monolingual", inputs, settings, self._select)
         settings = {"search": text.search, "seed": self.config.training.seed}
         inputs = {"monolingual lines": lines.sha256, **of_reverse}

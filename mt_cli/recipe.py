@@ -32,7 +32,8 @@ class Choice(NamedTuple):
 
 
 class _Size(NamedTuple):
-    """What suits corpora of up to `most` distinct pairs."""
+    """What suits corpora whose distinct pairs have up to `most` target tokens. Their number alone says too little: 9,000
+    short sentences are half as much text as 9,000 usual ones."""
 
     most: float
     vocab_size: int
@@ -45,12 +46,13 @@ class _Size(NamedTuple):
 
 
 _SIZES = (
-    #      pairs    vocabulary  d_model  ffn  heads  layers  dropout  learning rate
-    _Size(2_000, 1_000, 128, 256, 4, 3, 0.3, 5e-3),
-    _Size(6_000, 2_000, 192, 512, 6, 4, 0.3, 5e-3),
-    _Size(60_000, 8_000, 192, 512, 6, 4, 0.2, 5e-3),
-    _Size(300_000, 12_000, 256, 1024, 4, 4, 0.2, 4e-3),
-    _Size(2_000_000, 16_000, 384, 1536, 6, 6, 0.1, 2.5e-3),
+    #     tokens    vocabulary  d_model  ffn  heads  layers  dropout  learning rate
+    _Size(40_000, 1_000, 128, 256, 4, 3, 0.3, 5e-3),
+    _Size(80_000, 2_000, 192, 512, 6, 4, 0.3, 5e-3),
+    _Size(140_000, 4_000, 192, 512, 6, 4, 0.3, 5e-3),
+    _Size(1_200_000, 8_000, 192, 512, 6, 4, 0.2, 5e-3),
+    _Size(6_000_000, 12_000, 256, 1024, 4, 4, 0.2, 4e-3),
+    _Size(40_000_000, 16_000, 384, 1536, 6, 6, 0.1, 2.5e-3),
     _Size(float("inf"), 32_000, 512, 2048, 8, 6, 0.1, 2e-3),
 )
 STEP_TOKENS = 2048  # training.batch_tokens
@@ -73,7 +75,8 @@ def choose(
     `update_seconds`: of an update with one forward pass, 0 if unknown. `has_parent`: it begins with another run;
     `knows_both`: which has learnt both directions."""
     n_pairs = facts.n_distinct
-    index = next(i for i, size in enumerate(_SIZES) if n_pairs <= size.most)
+    n_tokens = facts.n_tokens * n_pairs / max(1, facts.n_pairs)
+    index = next(i for i, size in enumerate(_SIZES) if n_tokens <= size.most)
     room = 2 * facts.n_different_characters + 300  # each character is a piece, and there have to be longer ones
     is_one_script, is_small = facts.shared_letters >= _ONE_SCRIPT, n_pairs <= _TEACHES_ENOUGH
     other_keys_need_it = given.get("training.both_directions") or given.get("model.tie_embeddings") == "all"
@@ -96,7 +99,8 @@ def choose(
     rate = size.learning_rate if given.get("training.optimizer", "muon") == "muon" else 1e-3
     rate = 1.0 if given.get("training.schedule") == "noam" else rate / 2 if has_parent else rate
 
-    for_pairs, enough = f"for {n_pairs:,} distinct pairs", "there are enough pairs"
+    for_pairs = f"for {n_pairs:,} distinct pairs, some {n_tokens:,.0f} tokens of the target"
+    enough = "there are enough pairs"
     why_joint = "the languages share their letters" if is_one_script else "other keys need it"
     why_one = "the run that it begins with has learnt both" if is_small else enough
     why_one = why_one if is_joint else "needs one vocabulary"

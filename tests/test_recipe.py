@@ -62,8 +62,9 @@ def test_larger_corpora_get_larger_networks_and_less_regularization():
     assert sizes == sorted(sizes) and sizes[0] < sizes[-1]
     assert dropouts == sorted(dropouts, reverse=True) and dropouts[0] > dropouts[-1]
     assert configs[0].training.r_drop and not configs[-1].training.r_drop
-    rows = [chosen(facts(n)) for n in (6_000, 6_001)]
-    assert [(one.tokenizer.vocab_size, one.model.dropout) for one in rows] == [(2_000, 0.3), (8_000, 0.2)]
+    long, short = facts(9_000), facts(9_000)._replace(n_characters=9_000 * 40)  # Aymara and Wixarika
+    rows = [chosen(one) for one in (facts(4_000), short, long)]
+    assert [(one.tokenizer.vocab_size, one.model.dropout) for one in rows] == [(2_000, 0.3), (4_000, 0.3), (8_000, 0.2)]
     assert [chosen(facts(n)).decoding.no_repeat_ngram for n in (1_000, 15_000, 15_001)] == [4, 4, 0]
     config = chosen(facts(20_000, shared_letters=0.01))
     assert not config.tokenizer.joint and config.model.tie_embeddings == "target"

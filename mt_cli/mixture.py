@@ -109,7 +109,7 @@ def mixed(
         if [language(src), language(tgt)] != known:
             name = " ".join(map(str, files))
             other = f"it is from {src} to {tgt}, and not from {languages[0]} to {languages[1]}"
-            advice = "exchange its columns" if len(files) == 1 else "rename it"
+            advice = "exchange its columns" if [language(tgt), language(src)] == known else "rename it"
             log.warning(f"{name}: left aside, {other}; {advice} if that is wrong")
             continue
         one = _read(files, languages, columns) if own else first

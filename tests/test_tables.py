@@ -12,11 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mt_cli.config_file import config_of
 from mt_cli.data import tables
 from mt_cli.data.corpus import CorpusReport, read_pairs, read_raw_pairs
 from mt_cli.data.spans import SYMBOLS, hold_pair
 from mt_cli.data.tables import TableLayout, find_layout, read_rows
 from mt_cli.errors import DataError, MTError, UsageError
+from mt_cli.evaluation.evaluate import read_set
 
 SENTENCES = [
     ("Hola, amigo mío", "Mba'éichapa che irũ"),
@@ -338,6 +340,15 @@ msgstr ""
 JSONL = (
     '{"id": "1", "translation": {"de": "Ja", "en": "Yes"}}\n\n{"translation": {"de": "Nein", "en": "No", "fr": ""}}\n'
 )
+ARABIC = r"""msgid ""
+msgstr "Plural-Forms: nplurals=6; plural=n==0 ? 0 : n==1 ? 1 : n==2 ? 2 : n<11 ? 3 : n<100 ? 4 : 5;\n"
+
+msgid "a file"
+msgid_plural "%d files"
+msgstr[0] "none"
+msgstr[1] "one"
+msgstr[5] "%d"
+"""
 PO_PAIRS = [('Say "%s" now', 'Sag "%s"', 6), ("a file", "eine Datei", 17), ("%d files", "%d Dateien", 18)]
 TAGGED = [("A <g id=\"7\">big <x id=\"8\"/></g> one", "Ein <g id=\"7\">großer <x id=\"8\"/></g>", 1)]  # fmt: skip
 
@@ -350,6 +361,7 @@ TAGGED = [("A <g id=\"7\">big <x id=\"8\"/></g> one", "Ein <g id=\"7\">großer <
         ("a.po", PO, "en,de", PO_PAIRS),
         ("b.po", PO.replace("Language: de", "X: y"), "en,de", PO_PAIRS),
         ("a.po", PO, "de,en", [(tgt, src, line) for src, tgt, line in PO_PAIRS]),
+        ("a.po", ARABIC, None, [("a file", "one", 4), ("%d files", "%d", 5)]),
         ("a.jsonl", JSONL, "en,de", [("Yes", "Ja", 1), ("No", "Nein", 3)]),
         ("a.jsonl", '{"src": "Ja", "tgt": "Yes"}\n', None, [("Ja", "Yes", 1)]),
         ("a.json", '{"translation": {"en": "Yes", "yor": "Bẹ́ẹ̀ ni"}}\n', None, [("Yes", "Bẹ́ẹ̀ ni", 1)]),
@@ -360,6 +372,13 @@ TAGGED = [("A <g id=\"7\">big <x id=\"8\"/></g> one", "Ein <g id=\"7\">großer <
 def test_units_are_read_as_pairs(name, content, columns, expected):
     write(name, content)
     assert [pair[:3] for pair in read_pairs([name], columns=columns)] == expected
+
+
+def test_a_memory_is_scored_by_its_languages_and_not_by_their_order():
+    write("a.tmx", TMX.replace("MORE", FRENCH))
+    data = config_of({"src_lang": "de", "tgt_lang": "en", "train": ["a.de", "a.en"]}).data
+    found = read_set(data, "x", ["a.tmx"])
+    assert (found.sources[-1], found.references[0][-1]) == ("Ja", "Yes")
 
 
 def test_codes_of_a_memory_have_the_same_symbols_on_both_sides():

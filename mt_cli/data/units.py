@@ -233,11 +233,8 @@ def _po_character(escape: re.Match[str]) -> str:
 
 def _po_units(file: Path) -> Iterator[Unit]:
     """Of entries that are translated and not fuzzy; an entry with a plural has two."""
-    of_one, tgt, lines = (
-        0,
-        UNNAMED[1],
-        (decode_line(raw, number, str(file)) for number, raw in enumerate(raw_lines(file), 1)),
-    )
+    tgt, lines = UNNAMED[1], (decode_line(raw, number, str(file)) for number, raw in enumerate(raw_lines(file), 1))
+    of_one = 0  # the form of a single thing
     for entry in po_entries("\n".join(lines), str(file)):
         src, several, targets = entry.strings["msgid"], entry.strings.get("msgid_plural"), entry.targets
         if not src.text:
@@ -245,10 +242,8 @@ def _po_units(file: Path) -> Iterator[Unit]:
             with suppress(ValueError, ArithmeticError, RecursionError):  # a formula that nobody could compute
                 of_one = gettext.c2py(po_header(entry, "Plural-Forms").partition("plural=")[2].rstrip("; ") or "0")(1)
         elif not entry.is_fuzzy:
-            for own, target in (
-                (src, targets[min(of_one, len(targets) - 1)]),
-                *([(several, targets[-1])] if several and targets[1:] else []),
-            ):
+            of_several = [(several, targets[-1])] if several and targets[1:] else []
+            for own, target in ((src, targets[min(of_one, len(targets) - 1)]), *of_several):
                 if own.text and target.text:
                     yield own.line, {UNNAMED[0]: own.text, tgt: target.text}
 

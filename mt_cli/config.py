@@ -433,9 +433,9 @@ class ModelConfig(Section):
         key, size, what = "d_model", self.d_model, f"model.d_model {self.d_model}"
         if self.positions != "sinusoid":
             key, size, what = "head_dim", self.d_k * heads, f"model.head_dim {self.d_k} times model.n_heads {heads}"
-        if n_positions * size > 1 << 25:  # a short config must not allocate gigabytes
+        if n_positions * size > 1 << 26:  # a short config must not allocate gigabytes
             product = f"model.max_positions {n_positions} times {what}"
-            yield f"model.max_positions model.{key}", f"{product} is more than {1 << 25:,} numbers; lower one"
+            yield f"model.max_positions model.{key}", f"{product} is more than {1 << 26:,} numbers; lower one"
 
 
 class TrainingConfig(Section):

@@ -127,6 +127,10 @@ REPORTED = {
     "Android's tags as escapes": ("a.xml", ANDROID.format(r"one\u003cbr\u003etwo \u0026"), [(r"one\u003cbr\u003etwo \u0026", "ONE&lt;BR&gt;TWO &amp;"), NOTED]),
     "quotes over two lines of a TSV": ("a.tsv", 'en\tde\n"I came.\t\nI went."\t\n', [('"I came.\t', '"I came.\t"I CAME.'), ('I went."\t', 'I went."\tI WENT."')]),
     "a CSV with spaces before its quotes": ("a.csv", 'en, de\n "x, y", "z"\n "a, b",\nc, \n', [('"a, b",', '"a, b","A, B"'), ("c, ", "c,C")]),
+    "Android's escapes in CDATA": ("a.xml", ANDROID.format(r"<![CDATA[one \u0026 two]]>"), [(r"one \u0026 two", "ONE & TWO"), NOTED]),
+    "a backslash and u": ("a.xml", ANDROID.format(r"C:\\u0026 dir"), [(r"C:\\u0026 dir", r"C:\\U0026 DIR"), NOTED]),
+    "an info string with code": ("a.md", "```{r, echo=`x`}\nx = 1\n```\n\ntext\n", [("text", "TEXT")]),
+    "inches behind a space": ("a.csv", 'en,de,note\nhello,, "12 inch wide\n', [("hello,,", "hello,HELLO,")]),
     "half an emoji": ("a.json", '{"a": "dog \\ud83d runs"}', [("dog \\ud83d runs", "DOG \\ufffd RUNS")]),
     "JSON of other types": ("a.json", '{"a": "{{count}} item", "b": ["x <b>y</b>", null, 1.50]}', [("item", "ITEM"), ("{{count}}", "{{COUNT}}"), ("x <b>y", "X <b>Y")]),
 }  # fmt: skip
@@ -256,6 +260,12 @@ def test_translations_of_a_column_go_where_the_option_says(tmp_path, column, exp
     (tmp_path / "a.csv").write_text('id;en\n1;"a; b"\n\n2\n3;c')
     document = open_document(tmp_path / "a.csv", column)
     assert document.written(in_capitals(document), "xx").decode() == expected
+
+
+def test_a_table_of_one_column_may_have_cells_of_several_lines(tmp_path):
+    (tmp_path / "a.tsv").write_text('en\n"Hello\nworld"\nbye\n')
+    document = open_document(tmp_path / "a.tsv", "en")
+    assert [one.text for one in document.segments] == ["Hello\nworld", "bye"]
 
 
 def test_a_file_keeps_its_encoding(tmp_path):

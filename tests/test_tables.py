@@ -362,6 +362,7 @@ TAGGED = [("A <g id=\"7\">big <x id=\"8\"/></g> one", "Ein <g id=\"7\">großer <
         ("b.po", PO.replace("Language: de", "X: y"), "en,de", PO_PAIRS),
         ("a.po", PO, "de,en", [(tgt, src, line) for src, tgt, line in PO_PAIRS]),
         ("a.po", ARABIC, None, [("a file", "one", 4), ("%d files", "%d", 5)]),
+        ("a.po", ARABIC.replace("n==0 ? 0", "n-9; #"), None, [("a file", "none", 4), ("%d files", "%d", 5)]),
         ("a.jsonl", JSONL, "en,de", [("Yes", "Ja", 1), ("No", "Nein", 3)]),
         ("a.jsonl", '{"src": "Ja", "tgt": "Yes"}\n', None, [("Ja", "Yes", 1)]),
         ("a.json", '{"translation": {"en": "Yes", "yor": "Bẹ́ẹ̀ ni"}}\n', None, [("Yes", "Bẹ́ẹ̀ ni", 1)]),

@@ -243,7 +243,7 @@ def _po_units(file: Path) -> Iterator[Unit]:
                 of_one = gettext.c2py(po_header(entry, "Plural-Forms").partition("plural=")[2].rstrip("; ") or "0")(1)
         elif not entry.is_fuzzy:
             of_several = [(several, targets[-1])] if several and targets[1:] else []
-            for own, target in ((src, targets[min(of_one, len(targets) - 1)]), *of_several):
+            for own, target in ((src, targets[max(0, min(of_one, len(targets) - 1))]), *of_several):
                 if own.text and target.text:
                     yield own.line, {UNNAMED[0]: own.text, tgt: target.text}
 

@@ -98,7 +98,7 @@ _PREFIX = re.compile(
     r"(?P<heading>\#{1,6}[ \t]+)?(?P<note>\[\^[^\]\s]+\]:[ \t]*)?"
 )
 _END = re.compile(r"(?:[ \t]+\#+)?[ \t\\]*\Z")
-_FENCE = re.compile(r"`{3,}(?=[^`]*\Z)|~{3,}|\$\$")
+_FENCE = re.compile(r"`{3,}(?!.*`{3})|~{3,}|\$\$")
 _RULE = re.compile(r"[ >]*+(?:=+|(?:-[ \t]*)+|(?:\*[ \t]*){3,}|(?:_[ \t]*){3,}|\[!\w+\][-+]?[ \t]*|:{3,}.*)\Z")
 _TABLE_RULE = re.compile(r"[ >]*+\|?[ ]*:?-+:?[ ]*(?:\|[ ]*:?-+:?[ ]*)*\|?[ ]*\Z")
 _CELL = re.compile(r"(?:[^|\\`]|\\.|`[^`]*`|`)+")
@@ -149,7 +149,7 @@ class MarkdownDocument(TextDocument):
         elif rest and not width and not self._paragraph:
             self._indent = 0
         fence, tag, is_blank = _FENCE.match(rest), _HTML.match(rest), not rest.strip() or _RULE.match(line)
-        if fence and fence[0] == "$$" and "$$" not in self.text[start + prefix.end() + 2 :]:
+        if fence and fence[0] == "$$" and self.text.find("$$", start + prefix.end() + 2) < 0:
             fence = None
         is_block = tag is not None and (tag["name"] or "").lower() not in _INLINE
         below = "".join(self._lines[number + 1 : number + 2])

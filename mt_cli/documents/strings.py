@@ -104,7 +104,7 @@ def _quoted(source: str, newline: str, text: str) -> str:
 
 # Android ---------------------------------------------------------------------------------------------------------------
 
-_OF_XML = re.compile(r"\\u(003[CcEe]|0026)")  # which XML has as entities
+_OF_XML = re.compile(r"(?<!\\)((?:\\\\)*)\\u(003[CcEe]|0026)")  # which XML has as entities
 _ANDROID_ESCAPE = re.compile(r"\\(?:u(?P<code>[0-9A-Fa-f]{4})|(?P<char>.))|\"|\s+", re.DOTALL)
 
 
@@ -129,7 +129,9 @@ class AndroidStrings(XmlDocument):
             return re.sub(r"^(?=[@?])", r"\\", text)
 
         def plain(raw: str) -> str:
-            return read(_plain(_ANDROID_ESCAPE, _OF_XML.sub(lambda one: escaped(chr(int(one[1], 16))), raw)))
+            if "<![CDATA[" not in self.inner(element):
+                raw = _OF_XML.sub(lambda one: one[1] + escaped(chr(int(one[2], 16))), raw)
+            return read(_plain(_ANDROID_ESCAPE, raw))
 
         wrap = lambda text: text if text == text.strip() else f'"{text}"'
         self.add(start, end, codes, plain, written, owner=owner, place=place, is_asked=not is_kept, wrap=wrap)

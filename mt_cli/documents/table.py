@@ -85,14 +85,15 @@ class CsvTable(Table):
     def _read_rows(self) -> Iterator[Row]:
         row, at = Row(), 0
         is_tsv = self.delimiter == "\t"
-        # Where all rows of a .tsv have as many tabs, a quote is a letter: no cell goes on in the next line.
-        is_regular = is_tsv and len({line.count("\t") for line in self.text.splitlines() if line}) == 1
+        # Where all lines of a .tsv have as many tabs, a quote is a letter: no cell goes on in the next line.
+        n_tabs = {line.count("\t") for line in self.text.splitlines() if line}
+        is_regular = is_tsv and len(n_tabs) == 1 and n_tabs != {0}
         quoted = _QUOTED.replace('[^"]', r'[^"\r\n]') if is_regular else _QUOTED
         spaces = "" if is_tsv else "[ ]*+"
         cell = re.compile(rf"({spaces}(?P<quoted>{quoted})|[^{self.delimiter}\r\n]*+)({self.delimiter}|\r?\n|\r|\Z)")
         while at < len(self.text) or row:
             found = cell.match(self.text, at)
-            if not found or (not is_tsv and found[1].lstrip(" ").startswith('"') and found[1].count('"') % 2):
+            if not found or (not is_tsv and found[1].startswith('"') and found[1].count('"') % 2):
                 raise self.error(at, "a quote that is not closed, or text behind one; correct the cell")
             is_quoted = found["quoted"] is not None
             text = found["quoted"][1:-1].replace('""', '"') if is_quoted else found[1]

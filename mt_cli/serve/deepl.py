@@ -68,7 +68,10 @@ async def create_glossary(asked: Asked) -> Response:
     name, source, target = (asked.text(key) for key in ("name", "source_lang", "target_lang"))
     if asked.service.translators.find(source, target) is None:
         raise Refused(400, "Unsupported glossary source and target language pair")
-    entries = _entries(asked.text("entries", _MOST_ENTRY_CHARACTERS), asked.parameters.get("entries_format"))
+    entries = _entries(
+        asked.text("entries", max(_MOST_ENTRY_CHARACTERS, asked.service.access.max_characters)),
+        asked.parameters.get("entries_format"),
+    )
     if len(asked.service.glossaries) >= _MOST_GLOSSARIES:
         raise Refused(456, f"there are {_MOST_GLOSSARIES} glossaries already; delete one")
     shown = {

@@ -81,7 +81,8 @@ def read_config(
         _refuse_missing(in_domain)
     if others or in_domain:
         for files in filter(None, (dev, in_domain)):  # else it would seem that the corpora are
-            refuse_exchanged_files(list(map(str, files)), columns, languages)
+            own_columns = ",".join(languages) if is_memory(str(files[0])) else columns
+            refuse_exchanged_files(list(map(str, files)), own_columns, languages)
         beside = [(files, own) for files in others if (own := _languages_beside(files, languages))]
         data["train"] = mixed([(first, languages), *beside], languages, dev, in_domain, columns)
     alone = _monolingual(monolingual or [], languages)

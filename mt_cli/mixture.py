@@ -152,11 +152,11 @@ def refuse_other_languages(
 
 def _misread(sides: Sequence[list[str]], codes: Sequence[str], models: Mapping[str, "CharacterModel"]) -> str:
     """How the first of these sides reads that reads like another language of the models than its own; '' else. Of a few
-    lines it is only told whether they are of the other side."""
-    if len(sides[0]) < _FEW:
+    pairs it is only told whether their sides are exchanged."""
+    if len(sides) == 2 and len(sides[0]) < _FEW:
         bits = lambda codes: sum(models[code].bits(lines) for code, lines in zip(codes, sides, strict=True))
-        is_exchanged = len(sides) == 2 and bits(codes[::-1]) < bits(codes)
-        return f"its sides are exchanged, as in line 1: {shortened(sides[0][0], 40)}" if is_exchanged else ""
+        line = shortened(sides[0][0], 40)
+        return f"its sides are exchanged, as in line 1: {line}" if bits(codes[::-1]) < bits(codes) else ""
     for lines, code in zip(sides, codes, strict=False):
         nearest = min(models, key=lambda known: models[known].bits(lines))
         if nearest != code:

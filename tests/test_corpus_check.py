@@ -103,7 +103,7 @@ FAULTS = [  # a kind, pairs that have the fault, pairs that look like it and hav
     ("length_ratio", [("The river.", " ".join(TGT.values()))], [("The river.", "Der fluss, den ich meine, ist grün")], True),
     ("debris", [("The man", cell) for cell in ("#NAME?", "#N/A", "#DIV/0!", "#¿NOMBRE?", "#¡REF!", "Err:502", "#####", "...")], [("#1 of the house", "#1 der steine")], True),
     ("wrong_script", [("The old man", "Старый человек и дом")], [("The old man Иван", "Der alte mann Иван"), ("Ivan", "Иван")], True),
-    ("mojibake", [("The river", text) for text in ("Der grÃ¼ne Fluss", "canciÃ³n", "it â€™s", "\ufffdwhat", "Ã©tÃ©")], [("MAÇÃ", "«MAÇÃ» für Männer"), ("The rain", "СÐ»Ð¾"), ("I know", "Ich weiß…"), ("It is", "É… talvez")], True),
+    ("mojibake", [("The river", text) for text in ("Der grÃ¼ne Fluss", "canciÃ³n", "it â€™s", "\ufffdwhat", "Ã©tÃ©", "maÉ—")], [("MAÇÃ", "«MAÇÃ» für Männer"), ("The rain", "СÐ»Ð¾"), ("I know", "Ich weiß…"), ("It is", "É… talvez")], True),
     ("invisible", [("The old\u200b man", "Der alte mann")], [("The old\u200d man", "Der alte mann")], False),
 ]  # fmt: skip
 

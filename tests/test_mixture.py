@@ -97,6 +97,9 @@ def test_text_alone_in_another_language_is_refused_by_file_and_line(folder):
     news = [folder / "news.es", folder / "news.gn"]
     with pytest.raises(DataError, match=r"wiki\.gn: reads like es and not like gn, as line 1: .*; give text in gn"):
         read_config(news, monolingual=[folder / "wiki.gn"])
+    write(folder, "wiki", gn=lines("es", 60, 6))
+    with pytest.raises(DataError, match="reads like es"):
+        read_config(news, monolingual=[folder / "wiki.gn"])
     write(folder, "wiki", gn=lines("gn", 60, 5))
     assert read_config(news, monolingual=[folder / "wiki.gn"]).data.monolingual is not None
 
@@ -140,6 +143,8 @@ def test_another_way_of_writing_is_found_and_the_gap_grows_with_unknown_words():
     old = [line.replace("k", "qu").replace("+", "ü").replace("w", "v") for line in text]
     assert other_writing(old, lines("hch", 400, 9)) == {"qu": "k", "ü": "+", "v": "w"}
     assert other_writing(lines("hch", 400, 8), lines("hch", 400, 9)) == {}
+    carons = [[line.replace("x", "č") for line in own] for own in (text, lines("hch", 400, 9))]
+    assert other_writing([line.replace("č", "ch") for line in carons[0]], carons[1]) == {"ch": "č"}
     forms = [unicodedata.normalize("NFD", "\n".join(lines("yo", 400, seed))) for seed in (8, 9)]
     marks = (
         {"\u0323": "\u0329"},
@@ -302,6 +307,13 @@ def test_a_folder_may_name_its_files_in_any_way(folder, said):
     data = read_config([folder], "Spanish", "Guarani").data
     assert {Path(one.files[0]).name for one in data.corpora} == {"news.es", "bible.es", "tales.spa"}
     assert data.dev == [str(folder / "spa_Latn.val"), str(folder / "grn_Latn.val")] and "own" in data.test["test"][0]
+
+
+def test_a_memory_may_be_dev_beside_several_corpora(folder):
+    unit = "<tu>{}</tu>".format("".join(f'<tuv xml:lang="{code}"><seg>a</seg></tuv>' for code in ("gn", "fr", "es")))
+    (folder / "dev.tmx").write_text(f"<tmx><body>{unit * 3}</body></tmx>")
+    files = [folder / f"{name}.{code}" for name in ("news", "bible") for code in ("es", "gn")]
+    assert len(read_config(files, dev=[folder / "dev.tmx"]).data.corpora) == 2
 
 
 def test_of_a_few_first_pairs_no_sets_are_cut_and_a_memory_of_other_languages_is_left_aside(folder, said):

@@ -236,6 +236,7 @@ def test_a_word_in_capitals_says_nothing_of_words_without():
         reader = Reader(style_of([line, "samsung nasa"] * 50))
         sentence, _ = read(reader, line)
         assert ("NASA" in sentence.text or "Samsung" in sentence.text) and not sentence.is_in_capitals
+    assert read(FROM_EN, "ANNA HAS A CAT (東京).")[0].is_in_capitals, "which training has not"
 
 
 def test_a_reader_without_a_style_finds_spans_and_changes_nothing_else():

@@ -34,7 +34,7 @@ from mt_cli.evaluation.robustness import with_typing_errors
         ("你好https://a.b。", ["https://a.b"]),
         ("A4 B-52 ISO-8859-1 MP3 3:30 123456 v1.2.3 3月20号 USA 2024", ["A4", "B-52", "ISO-8859-1", "MP3", "3:30", "123456", "v1.2.3"]),
         ("Hi 😀 👨‍👩‍👧 x 👍🏽 🇩🇪 5️⃣!", ["😀 👨‍👩‍👧", "👍🏽 🇩🇪 5️⃣"]),
-        ("a \ue000 b", ["\ue000"]),
+        ("a \ue000 b, you\ufe0f", ["\ue000"]),
         ("Hi 🙂\u200d↔\ufe0f there ▶\ufe0f ‼\ufe0f ℹ\ufe0f x", ["🙂\u200d↔\ufe0f", "▶\ufe0f ‼\ufe0f ℹ\ufe0f"]),
         ("Nothing (here) at all, 12.5 times!", []),
     ],
@@ -211,3 +211,5 @@ def test_a_tag_may_have_a_line_break_and_what_ends_a_tag_in_quotes(trained_run):
         for markup in ("html", "xml"):
             [found] = translator.translations([f"the {tag}red cat\nthe dog"], markup=markup)
             assert found.text.count(tag) == 1 and "die Hund" in found.text, found.text
+    [found] = translator.translations(['the <a href="x>red</a> cat <a href="y">dog</a>'], markup="html")
+    assert "rot" in found.text, "a quote is missing"

@@ -43,7 +43,7 @@ def found(terms: dict[str, str], text: str, **options: bool) -> list[str]:
         (["university"], "the unit, and unions", []),
         (["собака", "слово"], "с собаками без слов", ["собаками=собака", "слов=слово"]),
         (["C++", "e-mail"], "an e-mail on C++ and C", ["e-mail=e-mail", "C++=C++"]),
-        (["ISO 27001", "GPT4000"], "ISO 27002 and GPT4001", []),
+        (["ISO 27001", "GPT4000", "Windows"], "ISO 27002 and GPT4001, Windows10", ["Windows10=Windows"]),
         (["猫", "小猫"], "我有一只小猫和一只猫。", ["小猫=小猫", "猫=猫"]),
     ],
 )

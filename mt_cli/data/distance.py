@@ -80,7 +80,8 @@ def other_writing(lines: Sequence[str], expected: Sequence[str]) -> dict[str, st
         if (one := (digraphs or [old])[0]) in found:
             continue
         usual = (new for new, share in there.items() if share > _USUAL)
-        news = [new for new in usual if not (one.isalpha() and unicodedata.decomposition(new))]
+        has_marks = len(one) == 1 and unicodedata.decomposition(one)
+        news = [new for new in usual if not (has_marks and unicodedata.decomposition(new))]
         written = {new: [line.replace(one, new) for line in text] for new in news}
         bits = {new: model.bits(lines) for new, lines in written.items()}
         new = min(bits, key=lambda new: bits[new], default="")

@@ -243,6 +243,12 @@ class ProfileBuilder:
         )
 
 
+def caseless(characters: str) -> str:
+    """Those that are letters of scripts without capitals."""
+    is_latin = lambda char: char in "ªº" or unicodedata.name(char, "").startswith("LATIN")
+    return "".join(char for char in characters if unicodedata.category(char) == "Lo" and not is_latin(char))
+
+
 # Reading -------------------------------------------------------------------------------------------------------------
 
 
@@ -283,6 +289,7 @@ class Reader:
         whether the target language writes them between words."""
         self._style, self._source = style or Style(), Variants(style.characters) if style is not None else None
         self._target = Variants(tgt_characters, is_edge=True, takes_narrow=tgt_has_spaces)
+        self._caseless = frozenset(caseless(self._style.characters))
         self._starts, self._ends = (
             {plain_form(edge): edge for edge in reversed(edges)} for edges in (self._style.starts, self._style.ends)
         )
@@ -330,7 +337,7 @@ class Reader:
         is_in_capitals = core.isupper() and sum(map(str.isupper, core)) >= _LEAST_IN_CAPITALS
         is_in_capitals &= self._style.capitals.get(core.lower()) != core
         is_title = core.istitle() and core.count(" ") + 1 >= _LEAST_IN_TITLE
-        if any(unicodedata.category(char) == "Lo" and char not in "ªº" for char in core):
+        if not self._caseless.isdisjoint(core):
             is_in_capitals = is_title = False  # NASA says nothing of the Chinese words around it
         if is_in_capitals or is_title or core == core.lower() != core.upper():
             core = WORD.sub(lambda word: self._style.capitals.get(word[0].lower(), word[0].lower()), core)

@@ -18,7 +18,7 @@ HELD = f"[{SYMBOLS}{chr(_INSIDE)}-{chr(_INSIDE + _MOST - 1)}{chr(_OUTSIDE)}-{chr
 _HELD, _OF_PIECES = re.compile(HELD), re.compile(f"[{SYMBOLS}]")
 
 _PICTURE = "[\u231a-\u23ff\u25fd\u25fe\u2600-\u27bf\u2b05-\u2b55\U0001f000-\U0001faff]"
-_PICTURES = rf"(?:{_PICTURE}|\S\ufe0f)"  # the latter turns other signs into emoji
+_PICTURES = rf"(?:{_PICTURE}|(?:[^\w\s]|\u2139)\ufe0f)"  # the latter turns other signs into emoji
 _EMOJI = (
     "[\U0001f1e6-\U0001f1ff]{2}|[#*0-9]\ufe0f?\u20e3"  # flags, keycaps
     f"|{_PICTURES}(?:[\ufe0e\ufe0f\U0001f3fb-\U0001f3ff]|[\U000e0020-\U000e007f]+|\u200d{_PICTURES})*"
@@ -37,12 +37,15 @@ _KINDS = (
 )
 _EMOJIS = rf"(?:{_EMOJI})(?:\s*(?:{_EMOJI}))*+"
 Markup = Literal["html", "xml"]
-_TAG = r"""</?[A-Za-z](?:=\s*+(?:"[^"]*+"|'[^']*+')|[^<>]){0,2000}+>|<!--.{0,2000}?-->"""
-TAG = re.compile(_TAG, re.DOTALL)
+# Of an attribute a value in quotes may have > in it, but no tag: then a quote is missing.
+ATTRIBUTE = r"""=\s*+(?:"(?:[^"<]|<(?![/A-Za-z]))*+"|'(?:[^'<]|<(?![/A-Za-z]))*+')"""
+_TAG = rf"</?[A-Za-z](?:{ATTRIBUTE}|[^<>]){{0,2000}}+>|<!--.{{0,2000}}?-->"
+_CDATA = r"<!\[CDATA\[.{0,20000}?\]\]>"
+TAG = re.compile(f"{_TAG}|{_CDATA}", re.DOTALL)
 _PRIVATE = _KINDS[-1]
-_XML = re.compile(f"{_TAG}|<!\\[CDATA\\[.*?\\]\\]>|{_PRIVATE}", re.DOTALL)
+_XML = re.compile(f"{_TAG}|{_CDATA}|{_PRIVATE}", re.DOTALL)
 _HTML = re.compile(
-    rf"<(code|kbd|samp|var|pre|script|style)\b[^<>]*>.*?</\1\s*>|{_TAG}|{_PRIVATE}", re.DOTALL | re.IGNORECASE
+    rf"<(code|kbd|samp|var|pre|script|style)\b[^<>]*>.{{0,20000}}?</\1\s*>|{_TAG}|{_PRIVATE}", re.DOTALL | re.IGNORECASE
 )
 SPANS = re.compile(rf"(?:{_EMOJIS}|{'|'.join(_KINDS)})+")
 # Every span has one of these. Most lines have none: looking for them takes a tenth of the time of looking for spans.

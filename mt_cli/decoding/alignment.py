@@ -16,7 +16,7 @@ from torch import Tensor
 
 from mt_cli.data.batching import batches_by_length, pad, source_batch, subsequent_mask
 from mt_cli.data.normalize import UNSPACED
-from mt_cli.data.spans import SYMBOLS, held, numbered_back
+from mt_cli.data.spans import ATTRIBUTE, SYMBOLS, held, numbered_back
 from mt_cli.data.tokenizer import BOS_ID, Tokenizer
 from mt_cli.decoding.greedy import Hypothesis
 from mt_cli.decoding.parts import Mark, Part, SourcePart
@@ -27,7 +27,7 @@ Weights = npt.NDArray[np.float64]
 _BYTE = re.compile("<0x([0-9A-F]{2})>")
 OF_WORD = re.compile(rf"[^\W_{UNSPACED}]")
 _OPENS = re.compile(r"<[^/!].*[^/]>|<\w>", re.DOTALL)
-_TAG = re.compile(r"""<(/?)([A-Za-z][\w:.-]*+)(?:=\s*+(?:"[^"]*+"|'[^']*+')|[^<>/]|/(?!>))*+(/?)>""")
+_TAG = re.compile(rf"<(/?)([A-Za-z][\w:.-]*+)(?:{ATTRIBUTE}|[^<>/]|/(?!>))*+(/?)>")
 _LEAST_SHARE = 0.65  # of a word's links, from which on it belongs to a content
 _COST_WITHIN = 0.05  # of a sign between two words of a content, such as the full stop of Dr. Zhao
 _VOID = frozenset(

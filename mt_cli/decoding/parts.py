@@ -115,7 +115,7 @@ class LineSplitter:
         parts, gap = list[SourcePart](), ""
         line, spans = (line, list[str]()) if markup is None else hold_tags(line, markup)
         for text in LINE_BREAK.split(line):
-            if not text.strip():
+            if not normalize(text):
                 gap += text
                 continue
             first, last = edge_spaces(text) if self._keeps_edges else ("", "")

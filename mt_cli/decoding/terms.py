@@ -118,7 +118,8 @@ def alike(word: str, other: str) -> bool:
     """Whether the two are taken for forms of one word, by their common beginning."""
     n, longer = _n_common(word, other), max(len(word), len(other))
     is_form = n >= _LEAST_COMMON and longer - n <= _MOST_DIFFERING and n >= _LEAST_SHARE * longer
-    return word == other or (is_form and not any(map(str.isdigit, word[n:] + other[n:])))  # 27001 is not 27002
+    has_other_number = all(any(map(str.isdigit, rest)) for rest in (word[n:], other[n:]))  # 27001 is not 27002
+    return word == other or (is_form and not has_other_number)
 
 
 def unused(hits: Sequence[Hit], translation: str, by_beginning: bool = True) -> list[Hit]:

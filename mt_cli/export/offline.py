@@ -243,6 +243,7 @@ def _of_unknown(characters: str) -> dict[str, str]:
     others = rf"[^\p{{L}}\p{{M}}{known}{_SPACE}{spans.HELD[1:-1]}]+"
     unseen = r"[\p{Cf}\p{Cc}\p{Cn}\ufe00-\ufe0f\u{e0100}-\u{e01ef}\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0\ufffc]"
     return {
+        "CASELESS": f"[{_escaped(letters_without)}]" if (letters_without := reading.caseless(characters)) else _NEVER,
         "INVISIBLE": f"[{unseen}--[{known}{_SPACE}]]",
         "UNKNOWN": f"(?:{letters}{letter})+{letters}|{others}",
     }
@@ -254,6 +255,7 @@ _PATTERNS = {
     "COMMA": reading.COMMA,
     "WORD": reading.WORD.pattern,
     "LINE_BREAK": parts.LINE_BREAK.pattern,
+    "CASELESS": "(?!)",
     "INVISIBLE": "(?!)",  # where nothing is known of the training text
     "UNKNOWN": "(?!)",
     "INNER": rf"{alignment.OF_WORD.pattern}\n{alignment.OF_WORD.pattern}",

@@ -9,7 +9,6 @@ const HELD = /[\ue000-\ue007\u{f0000}-\u{10ffff}]/gu;
 const TAG = /[\u{f8000}-\u{fffff}]/u;
 const CORE = /^(.*?)([\u{f8000}-\u{fffff}]*[\p{L}\p{M}\p{N}\ue000-\ue007\u{f0000}-\u{f7fff}](?:.*[\p{L}\p{M}\p{N}\ue000-\ue007\u{f0000}-\u{f7fff}])?[\u{f8000}-\u{fffff}]*)(.*)$/su;
 const IN_CAPITALS = /^(?:[^\p{Lowercase}\p{Lt}\p{Uppercase}]*\p{Uppercase}){4}[^\p{Lowercase}\p{Lt}]*$/u;
-const CASELESS = /[\p{Lo}--[ªº]]/v; // a word in capitals says nothing of such words around it
 const NOT_IN_TITLE = /(^|\P{Cased})\p{Lowercase}|\p{Cased}[\p{Uppercase}\p{Lt}]/u; // words that are not in title case
 
 const readAs = (table, text) => [...text].map((char) => table.get(char) ?? char).join("");
@@ -104,10 +103,11 @@ class LineSplitter {
     const isOpen = [..."\"'("].some((char) => around.includes(char) && readAs(plain, core).includes(char));
     if (isOpen || TAG.test(around)) [first, last] = [0, outerAfter.length]; // a quotation may begin or end here
     const [start, end] = [outerBefore.slice(first), outerAfter.slice(0, last)];
-    const isInCapitals = IN_CAPITALS.test(core) && !CASELESS.test(core) && capitals.get(core.toLowerCase()) !== core;
+    const hasCaseless = core.search(this.patterns.CASELESS) >= 0; // a word in capitals says nothing of such words around it
+    const isInCapitals = IN_CAPITALS.test(core) && !hasCaseless && capitals.get(core.toLowerCase()) !== core;
     const whole = [
       starts.get(readAs(plain, start)) ?? start,
-      this.withCapitals(core, isInCapitals),
+      this.withCapitals(core, isInCapitals, hasCaseless),
       ends.get(readAs(plain, end)) ?? (end || this.rules.added_end),
     ].join("");
     return {
@@ -120,9 +120,9 @@ class LineSplitter {
   }
 
   /** A text in capitals, without any, or in title case, with the capitals that its words have in training. */
-  withCapitals(core, isInCapitals) {
+  withCapitals(core, isInCapitals, hasCaseless) {
     const hasNone = core === core.toLowerCase() && core !== core.toUpperCase();
-    const isTitle = core.split(" ").length >= 4 && !CASELESS.test(core) && /[\p{Uppercase}\p{Lt}]/u.test(core) && !NOT_IN_TITLE.test(core);
+    const isTitle = core.split(" ").length >= 4 && !hasCaseless && /[\p{Uppercase}\p{Lt}]/u.test(core) && !NOT_IN_TITLE.test(core);
     if (!isInCapitals && !hasNone && !isTitle) return core;
     const { capitals } = this.tables;
     const cased = core.replace(this.patterns.WORD, (word) => capitals.get(word.toLowerCase()) ?? word.toLowerCase());
@@ -144,7 +144,7 @@ class LineSplitter {
     let plain = "";
     const marks = [];
     text.split(/([\u{f0000}-\u{10ffff}])/u).forEach((piece, i, pieces) => {
-      if (i % 2 && (!this.hasSymbols || /^<[^<>]*>$/.test(putBack(piece, spans)))) {
+      if (i % 2 && (!this.hasSymbols || /^<(?:[^<>]*|!--.*--)>$/s.test(putBack(piece, spans)))) {
         marks.push({ symbol: piece, place: plain.length, before: plain.endsWith(" ") ? " " : "", after: pieces[i + 1].startsWith(" ") ? " " : "" });
       } else plain += /(^| )$/.test(plain) ? piece.trimStart() : piece;
     });

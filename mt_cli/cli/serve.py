@@ -28,7 +28,7 @@ def serve(
     is_open: Annotated[bool, Option("--open", help=_OF_OPEN)] = False,
     has_cors: Annotated[bool, Option("--cors", help=_OF_CORS)] = False,
     opens_browser: Annotated[
-        bool, Option("--browser/--no-browser", help="Whether to open the page in a browser.")
+        bool, Option("--browser/--no-browser", help="Whether to open the page in a browser; not with a key.")
     ] = True,
     max_characters: Annotated[int, Option(help="The most characters of a request.", min=1)] = 20_000,
     max_seconds: Annotated[float, Option(help="The most seconds that a request may take.", min=1, max=86_400)] = 30.0,

@@ -48,7 +48,10 @@ def grouped(files: Sequence[Path]) -> list[list[Path]]:
     """Tables by themselves, text files two by two, as they stand on the command line. Raises UsageError for one that is
     alone."""
     groups, waiting = list[list[Path]](), list[Path]()
-    expected = "CORPUS is tables, and text files two by two, source and target"
+    expected = (
+        "CORPUS is tables, and text files two by two, source and target; an option has a file each time: "
+        "--dev dev.es --dev dev.gn"
+    )
     for file in files:
         if is_table(str(file)) or len(files) == 1:
             groups.append([file])

@@ -30,7 +30,8 @@ def test_a_sentence_ends_after_all_its_marks_and_closing_quotes():
         ["ok . . .", "yes"],
         ["Hi!", "Bye! 😀"],
         ["Dr. Berg came on 3. May with St. Nick, i.e. at 12. o'clock.", "He went.", "It is.", "So?"],
-        ["Three men.", 'One said "no!"', "(Two did not.)", "Why...", "v1.2 it is"],
+        ["Three men.", 'One said "no!"', "(Two did not.)", "Why...", "V1.2 it is"],
+        ['"Stop!" he said.', "“Well... why?” asked… she.", '"No".', "it is"],
     ):
         between = "" if re.search("[。！？။។]", parts[0]) else " "
         assert sentences(between.join(parts)) == parts
@@ -40,7 +41,7 @@ def test_a_known_abbreviation_ends_no_sentence_and_a_half_ends_at_a_comma():
     marks = "。" * 300_000
     assert sentences(marks + "好") == [marks, "好"] and sentences(marks) == [marks]  # it took hours
     text = 'Mrs. Liu met (Prof. Wu). "Mrs." is short! Mrs? So Mrs.'
-    assert sentences(text, ("Mrs", "Prof")) == ["Mrs. Liu met (Prof. Wu).", '"Mrs."', "is short!", "Mrs?", "So Mrs."]
+    assert sentences(text, ("Mrs", "Prof")) == ["Mrs. Liu met (Prof. Wu).", '"Mrs." is short!', "Mrs?", "So Mrs."]
     assert sentences("Mrs. Liu", ("rs", "Mr", "mrs")) == ["Mrs.", "Liu"]
     for text in ("abcdef, gh ij kl mn", "你好，再见", "مرحبا بك، لا نعم لا شكرا", "ሰላም ናችሁ፣ ደህ ና ነህ እንዴት"):
         assert halves(text)[0][-1] in ",，،፣"

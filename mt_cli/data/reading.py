@@ -50,7 +50,9 @@ _LEAST_IN_CAPITALS, _LEAST_IN_TITLE = 4, 4  # letters of a text in capitals, wor
 SENTENCE_END = re.compile(r"[.!?…؟۔।॥։።፧][\"'”’»)\]]*(?= )|(?:[。！？｡။។៕][”’」』）]*+)++")
 SHORT_ABBREVIATION = re.compile(r"(?<!\w)(\d\d?|[^\W\d_]\w?)\.$")  # Dr., the ordinal 3., the ends of U.S. and e.g.
 COMMA = "[,;:](?: |$)|[،؛၊፣，、；] ?"  # not within 12,500 or 12:30
+PAUSE = "(?:[.…]{2}|[…\"'”’»])"  # ends a sentence only where no small letter follows: "Stop!" he said.
 _MAX_LETTERS = 20  # of an abbreviation
+_PAUSE_AT_END = re.compile(f"{PAUSE}$")
 _MIN_COUNT = 5  # repeated lines make two or three occurrences of a rare word look like a habit
 _MAX_SEVERAL = 0.1  # inner sentence ends for each line
 MAX_ABBREVIATIONS = 1_000
@@ -70,6 +72,10 @@ def _ends(text: str) -> list[re.Match[str]]:
     found = []
     for match in SENTENCE_END.finditer(text):
         last = text[max(0, match.end() - 4) : match.end()]
+        if text[match.end() + 1 : match.end() + 2].islower() and _PAUSE_AT_END.search(
+            text, match.end() - 2, match.end()
+        ):
+            continue
         # To `\w` vowel signs and points end a word. In fact they are part of one, and of no abbreviation.
         last = "".join("x" if unicodedata.category(char).startswith("M") else char for char in last)
         short = SHORT_ABBREVIATION.search(last)

@@ -232,7 +232,8 @@ def _sentence_end(abbreviations: Iterable[str]) -> str:
     short = rf"(?<!{word})(?:\p{{Nd}}{{1,2}}|[\p{{L}}\p{{M}}\p{{Nl}}\p{{No}}]|\p{{Uppercase}}{word})\."
     learnt = "|".join(map(_escaped, abbreviations)) or _NEVER
     before = rf"(?:^|[{_SPACE}{normalize.UNSPACED}])[{edges}]*(?:{learnt})\."
-    return f"(?:{javascript(reading.SENTENCE_END.pattern)})(?<!{short})(?<!{before})"
+    goes_on = rf"(?<={reading.PAUSE}) \p{{Lowercase}}"
+    return f"(?:{javascript(reading.SENTENCE_END.pattern)})(?<!{short})(?<!{before})(?!{goes_on})"
 
 
 def _of_unknown(characters: str) -> dict[str, str]:

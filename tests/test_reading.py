@@ -152,7 +152,7 @@ def style_of(lines: list[str]) -> Style:
 
 
 EN, ZH = style_of(ENGLISH), style_of(CHINESE)
-FROM_EN, FROM_ZH = Reader(EN, ZH.characters, tgt_has_spaces=False), Reader(ZH, EN.characters)
+FROM_EN, FROM_ZH = Reader(EN, ZH.characters, tgt_lang="zh"), Reader(ZH, EN.characters)
 
 
 def read(reader: Reader, line: str) -> tuple[Sentence, list[str]]:
@@ -230,6 +230,14 @@ def test_what_no_piece_spells_well_is_a_span(line, span):
 def test_capitals_and_ends_are_read_as_usual_and_written_back(line, read_as, written):
     sentence, _ = read(FROM_EN, line)
     assert sentence.text == read_as and sentence.written("Él tiene.") == written
+
+
+def test_turkish_has_an_i_with_and_one_without_a_dot():
+    style = style_of(["Irak büyük.", "Bu Irak, ısınıyor.", "İyi, Irak ve İzmir."] * 50)
+    sentence, _ = read(Reader(style, src_lang="tr", tgt_lang="az"), "İYİ IRAK VE ISINIYOR.")
+    assert sentence.text == "İyi Irak ve ısınıyor." and sentence.written("Bakı içində.") == "BAKI İÇİNDƏ."
+    assert read(Reader(style, src_lang="tr"), "ısınıyor iyi.")[0].text == "Isınıyor iyi."
+    assert read(Reader(style, src_lang="en", tgt_lang="en"), "IRAK IS BIG.")[0].written("it is") == "IT IS"
 
 
 def test_a_word_in_capitals_says_nothing_of_words_without():

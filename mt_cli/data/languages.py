@@ -61,6 +61,22 @@ def writes_spaces_between_sentences(tag: str) -> bool:
     return language(tag) not in {"zh", "ja"}
 
 
+_DOTTED = {"lower": str.maketrans("Iİ", "ıi"), "upper": str.maketrans("i", "İ")}
+
+
+def lower(text: str, tag: str) -> str:
+    """In small letters, as the language has them: Turkish has an i with and one without a dot."""
+    return (text.translate(_DOTTED["lower"]) if has_dotted_capitals(tag) else text).lower()
+
+
+def upper(text: str, tag: str) -> str:
+    return (text.translate(_DOTTED["upper"]) if has_dotted_capitals(tag) else text).upper()
+
+
+def has_dotted_capitals(tag: str) -> bool:
+    return language(tag) in {"tr", "az"}
+
+
 def english_name(tag: str) -> str:
     """Spanish for es and es-MX; the tag itself where this file knows no name."""
     return _ENGLISH.get(_OF_ONE_LANGUAGE.get(language(tag), language(tag)), tag)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from mt_cli.data.languages import lower, upper, writes_spaces
 from mt_cli.data.normalize import UNSPACED, is_letter, words
 from mt_cli.data.spans import HELD, Markup, hold, hold_between_tags, put_back, stays_inside
 from mt_cli.data.spelling import Spelling
@@ -49,10 +50,10 @@ _LEAST_IN_CAPITALS, _LEAST_IN_TITLE = 4, 4  # letters of a text in capitals, wor
 # Khmer need none.
 SENTENCE_END = re.compile(r"[.!?…؟۔।॥։።፧][\"'”’»)\]]*(?= )|(?:[。！？｡။។៕][”’」』）]*+)++")
 SHORT_ABBREVIATION = re.compile(r"(?<!\w)(\d\d?|[^\W\d_]\w?)\.$")  # Dr., the ordinal 3., the ends of U.S. and e.g.
-COMMA = "[,;:](?: |$)|[،؛၊፣，、；] ?"  # not within 12,500 or 12:30
 PAUSE = "(?:[.…]{2}|[…\"'”’»])"  # ends a sentence only where no small letter follows: "Stop!" he said.
-_MAX_LETTERS = 20  # of an abbreviation
+COMMA = "[,;:](?: |$)|[،؛၊፣，、；] ?"  # not within 12,500 or 12:30
 _PAUSE_AT_END = re.compile(f"{PAUSE}$")
+_MAX_LETTERS = 20  # of an abbreviation
 _MIN_COUNT = 5  # repeated lines make two or three occurrences of a rare word look like a habit
 _MAX_SEVERAL = 0.1  # inner sentence ends for each line
 MAX_ABBREVIATIONS = 1_000
@@ -71,11 +72,11 @@ def _ends(text: str) -> list[re.Match[str]]:
     """The marks that end a sentence if no abbreviations are known but the short ones."""
     found = []
     for match in SENTENCE_END.finditer(text):
-        last = text[max(0, match.end() - 4) : match.end()]
         if text[match.end() + 1 : match.end() + 2].islower() and _PAUSE_AT_END.search(
             text, match.end() - 2, match.end()
         ):
             continue
+        last = text[max(0, match.end() - 4) : match.end()]
         # To `\w` vowel signs and points end a word. In fact they are part of one, and of no abbreviation.
         last = "".join("x" if unicodedata.category(char).startswith("M") else char for char in last)
         short = SHORT_ABBREVIATION.search(last)
@@ -277,6 +278,7 @@ class Sentence(NamedTuple):
     after: str
     is_in_capitals: bool = False
     has_added_end: bool = False
+    tgt_lang: str = ""
 
     def written(self, translation: str) -> str:
         """The translation as the source is written: in capitals, without a full stop."""
@@ -284,17 +286,18 @@ class Sentence(NamedTuple):
         return self.cased(translation[:-1] if lacks_stop else translation)
 
     def cased(self, text: str) -> str:
-        return text.upper() if self.is_in_capitals else text
+        return upper(text, self.tgt_lang) if self.is_in_capitals else text
 
 
 class Reader:
     """Reads source text in the style of the training text."""
 
-    def __init__(self, style: Style | None, tgt_characters: str = "", tgt_has_spaces: bool = True):
-        """`style`: None where it is not known; then spans are found, and all else stays as it is. `tgt_has_spaces`:
-        whether the target language writes them between words."""
+    def __init__(self, style: Style | None, tgt_characters: str = "", src_lang: str = "", tgt_lang: str = ""):
+        """`style`: None where it is not known; then spans are found, and all else stays as it is."""
+        self._src_lang, self._tgt_lang = src_lang, tgt_lang
         self._style, self._source = style or Style(), Variants(style.characters) if style is not None else None
-        self._target = Variants(tgt_characters, is_edge=True, takes_narrow=tgt_has_spaces)
+        self._target = Variants(tgt_characters, is_edge=True, takes_narrow=writes_spaces(tgt_lang))
+        self._capitals = {lower(word, src_lang): word for word in self._style.capitals.values()}
         self._caseless = frozenset(caseless(self._style.characters))
         self._starts, self._ends = (
             {plain_form(edge): edge for edge in reversed(edges)} for edges in (self._style.starts, self._style.ends)
@@ -341,17 +344,18 @@ class Reader:
             start, end, before, after = before + start, end + after, "", ""
         start, end = self._starts.get(plain_form(start), start), self._ends.get(plain_form(end), end)
         is_in_capitals = core.isupper() and sum(map(str.isupper, core)) >= _LEAST_IN_CAPITALS
-        is_in_capitals &= self._style.capitals.get(core.lower()) != core
+        small = lower(core, self._src_lang)
+        is_in_capitals &= self._capitals.get(small) != core
         is_title = core.istitle() and core.count(" ") + 1 >= _LEAST_IN_TITLE
         if not self._caseless.isdisjoint(core):
             is_in_capitals = is_title = False  # NASA says nothing of the Chinese words around it
-        if is_in_capitals or is_title or core == core.lower() != core.upper():
-            core = WORD.sub(lambda word: self._style.capitals.get(word[0].lower(), word[0].lower()), core)
-            core = core[:1].upper() + core[1:] if self._style.has_capital_starts else core
+        if is_in_capitals or is_title or core == small != core.upper():
+            core = WORD.sub(lambda word: self._capitals.get(word[0], word[0]), small)
+            core = upper(core[:1], self._src_lang) + core[1:] if self._style.has_capital_starts else core
         has_added_end = self._style.has_ends and not end
         core = self._known(f"{start}{core}{self._style.ends[0] if has_added_end else end}", spans)
         before, after = before.translate(self._target), after.translate(self._target)
-        return Sentence(before, core, after, is_in_capitals, has_added_end)
+        return Sentence(before, core, after, is_in_capitals, has_added_end, self._tgt_lang)
 
     def _known(self, text: str, spans: list[str]) -> str:
         """The text with characters that training has, and symbols for words with other letters, and for other signs."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
 
-from mt_cli.data.languages import writes_spaces, writes_spaces_between_sentences
+from mt_cli.data.languages import writes_spaces_between_sentences
 from mt_cli.data.normalize import edge_spaces, normalize
 from mt_cli.data.reading import CorpusProfile, Reader, Sentence, halves, sentences
 from mt_cli.data.spans import HELD, N_SYMBOLS, TAG, Markup, escaped, held, hold_tags, numbered_anew, put_back
@@ -96,7 +96,9 @@ class Translation:
 class LineSplitter:
     """Splits a line into parts of at most `max_tokens`, as training text of this `profile` makes it necessary."""
 
-    def __init__(self, tokenizer: Tokenizer, max_tokens: int, profile: CorpusProfile | None, tgt_lang: str):
+    def __init__(
+        self, tokenizer: Tokenizer, max_tokens: int, profile: CorpusProfile | None, src_lang: str, tgt_lang: str
+    ):
         self._tokenizer, self.max_tokens = tokenizer, max_tokens
         self.saw_several_sentences, self.abbreviations = True, tuple[str, ...]()
         self.respell = Respelling(profile.spelling if profile is not None else {})
@@ -107,7 +109,7 @@ class LineSplitter:
         self.max_tokens = min(max_tokens, max(profile.longest_src - 1, _MIN_PART_TOKENS))
         self.saw_several_sentences = profile.several_sentences >= _MIN_SHARE_OF_SEVERAL
         self.abbreviations = profile.abbreviations
-        self._reader = Reader(profile.style, profile.tgt_characters, writes_spaces(tgt_lang))
+        self._reader = Reader(profile.style, profile.tgt_characters, src_lang, tgt_lang)
 
     def split(self, line: str, markup: Markup | None = None) -> SourceLine:
         """The parts in which a line is translated: usually one, none for a blank line and for text of which the tokenizer

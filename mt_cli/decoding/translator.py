@@ -51,7 +51,7 @@ class Translator(Searcher):
         super().__init__(search_model, tokenizer, self.model.device, torch.get_num_threads())
         self.n_positions = min(model.positions.n_positions for model in models)
         self._max_tokens = min(config.data.max_length, self.n_positions - 1)
-        self._splitter = LineSplitter(tokenizer, self._max_tokens, profile, config.data.tgt_lang)
+        self._splitter = LineSplitter(tokenizer, self._max_tokens, profile, config.data.src_lang, config.data.tgt_lang)
         self.split = self._splitter.split  # a line into the parts in which it is translated
         self.has_learnt_terms = config.data.terms > 0 and tokenizer.has_term_symbols
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from mt_cli.config import ModelConfig
 from mt_cli.data import normalize, reading, spans
-from mt_cli.data.languages import english_name, writes_spaces
+from mt_cli.data.languages import english_name, has_dotted_capitals, lower, writes_spaces
 from mt_cli.data.spelling import Respelling
 from mt_cli.data.tokenizer import Tokenizer, algorithm_of, changes_text, processor_of
 from mt_cli.decoding import alignment, parts
@@ -168,7 +168,7 @@ def _direction(loaded: LoadedModel) -> dict[str, Any]:
     data, tokenizer, profile = loaded.config.data, loaded.tokenizer, loaded.profile
     translator = Translator([loaded.model], tokenizer, loaded.config, profile)
     most = min(data.max_length, translator.n_positions - 1)
-    splitter = parts.LineSplitter(tokenizer, most, profile, data.tgt_lang)
+    splitter = parts.LineSplitter(tokenizer, most, profile, data.src_lang, data.tgt_lang)
     lengths = [translator.max_length(n, loaded.config.decoding) for n in range(splitter.max_tokens + 1)]
     style = profile.style if profile else reading.Style()
     respell = Respelling(profile.spelling if profile else {}).pattern
@@ -178,7 +178,7 @@ def _direction(loaded: LoadedModel) -> dict[str, Any]:
         "starts": {reading.plain_form(edge): edge for edge in reversed(style.starts)}.items(),
         "ends": {reading.plain_form(edge): edge for edge in reversed(style.ends)}.items(),
         "plain": [(char, form) for char, form in plain if char != form],
-        "capitals": style.capitals.items(),
+        "capitals": {lower(word, data.src_lang): word for word in style.capitals.values()}.items(),
         "variants": _variants(style.characters),
         "tgt_variants": [],
     }
@@ -193,6 +193,7 @@ def _direction(loaded: LoadedModel) -> dict[str, Any]:
     return {
         "source": data.src_lang,
         "target": data.tgt_lang,
+        "tgt_locale": _locale(data.tgt_lang),
         "tags": tokenizer.tags_for(data.tgt_lang),
         "max_lengths": lengths,
         "n_positions": max(splitter.max_tokens + 1, *lengths),
@@ -201,11 +202,17 @@ def _direction(loaded: LoadedModel) -> dict[str, Any]:
             "saw_several_sentences": splitter.saw_several_sentences,
             "space": splitter.space,
             "added_end": style.ends[0] if style.has_ends else "",
+            "locale": _locale(data.src_lang),
             "has_capital_starts": style.has_capital_starts,
             "tables": {name: list(table) for name, table in tables.items()},
             "patterns": patterns,
         },
     }
+
+
+def _locale(tag: str) -> str:
+    """By which a browser writes small letters and capitals as `languages.lower` and `upper` do; "und" is none."""
+    return "tr" if has_dotted_capitals(tag) else "und"
 
 
 @cache

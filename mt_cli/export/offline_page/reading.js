@@ -104,7 +104,7 @@ class LineSplitter {
     if (isOpen || TAG.test(around)) [first, last] = [0, outerAfter.length]; // a quotation may begin or end here
     const [start, end] = [outerBefore.slice(first), outerAfter.slice(0, last)];
     const hasCaseless = core.search(this.patterns.CASELESS) >= 0; // a word in capitals says nothing of such words around it
-    const isInCapitals = IN_CAPITALS.test(core) && !hasCaseless && capitals.get(core.toLowerCase()) !== core;
+    const isInCapitals = IN_CAPITALS.test(core) && !hasCaseless && capitals.get(core.toLocaleLowerCase(this.rules.locale)) !== core;
     const whole = [
       starts.get(readAs(plain, start)) ?? start,
       this.withCapitals(core, isInCapitals, hasCaseless),
@@ -121,12 +121,13 @@ class LineSplitter {
 
   /** A text in capitals, without any, or in title case, with the capitals that its words have in training. */
   withCapitals(core, isInCapitals, hasCaseless) {
-    const hasNone = core === core.toLowerCase() && core !== core.toUpperCase();
+    const { tables: { capitals }, rules: { locale, has_capital_starts: hasCapitalStarts } } = this;
+    const small = core.toLocaleLowerCase(locale);
+    const hasNone = core === small && core !== core.toUpperCase();
     const isTitle = core.split(" ").length >= 4 && !hasCaseless && /[\p{Uppercase}\p{Lt}]/u.test(core) && !NOT_IN_TITLE.test(core);
     if (!isInCapitals && !hasNone && !isTitle) return core;
-    const { capitals } = this.tables;
-    const cased = core.replace(this.patterns.WORD, (word) => capitals.get(word.toLowerCase()) ?? word.toLowerCase());
-    return this.rules.has_capital_starts ? cased.replace(/^./su, (char) => char.toUpperCase()) : cased;
+    const cased = small.replace(this.patterns.WORD, (word) => capitals.get(word) ?? word);
+    return hasCapitalStarts ? cased.replace(/^./su, (char) => char.toLocaleUpperCase(locale)) : cased;
   }
 
   /** A sentence, which is cut near its middle until each part is short enough for the model, and has few spans. */

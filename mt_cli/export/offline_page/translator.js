@@ -78,7 +78,7 @@ class Translator {
     const matrix = tgtWords.map(({ pieces: own }) => srcWords.map(({ pieces }) => sum(own, (t) => sum(pieces, (s) => received[t][nTags + s]))));
     if (sentence.hasAddedEnd && tgtWords.length > 0) tgtWords.at(-1).text = tgtWords.at(-1).text.replace(/[.。．｡]$/, "");
     let text = this.splitter.normalize(placed(srcWords, tgtWords, matrix, marks), this.decoding.keeps_no_break_spaces);
-    if (sentence.isInCapitals) text = text.toUpperCase();
+    if (sentence.isInCapitals) text = text.toLocaleUpperCase(this.direction.tgt_locale);
     const lost = symbols.filter((_, i) => !text.includes(SYMBOLS[i])); // of a translation that was cut off
     const back = (words) => words.map((word) => numberedBack(word.text.trim(), symbols));
     return { text: [numberedBack(text, symbols), ...lost].join(" "), srcWords: back(srcWords), tgtWords: back(tgtWords), matrix };

@@ -75,6 +75,17 @@ def make_folders(folder: Path) -> None:
         raise cannot_write(folder, error) from None
 
 
+def sync_files(paths: Iterable[Path]) -> None:
+    """Makes them durable, and their names. Raises RunDirError."""
+    for path in paths:
+        try:
+            with path.open("r+b") as handle:  # Windows syncs only what may be written
+                os.fsync(handle.fileno())
+            sync_folder(path.parent)
+        except OSError as error:
+            raise cannot_write(path, error) from None
+
+
 def sync_folder(folder: Path) -> None:
     """Makes a rename durable, where the system can sync a folder: not on Windows, nor on some network file systems."""
     try:

@@ -4,7 +4,6 @@ disk before `run.json` lists them, so a start that is killed leaves it made or n
 import hashlib
 import json
 import logging
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -12,7 +11,7 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from mt_cli.errors import RunDirError, as_typed
-from mt_cli.files import open_inside, read_inside, sha256_of_file, sync_folder, write_text
+from mt_cli.files import open_inside, read_inside, sha256_of_file, sync_files, write_text
 
 log = logging.getLogger(__name__)
 
@@ -130,13 +129,8 @@ class Manifest:
 
     def _recorded(self, own: Product, paths: Sequence[Path], facts: Mapping[str, Any]) -> Product:
         """With what was made, which is on the disk when this returns."""
-        files = {}
-        for path in paths:
-            with path.open("r+b") as content:  # Windows syncs only what may be written
-                os.fsync(content.fileno())
-            files[path.relative_to(self.folder).as_posix()] = sha256_of_file(path)
-        for folder in {path.parent for path in paths}:
-            sync_folder(folder)
+        sync_files(paths)
+        files = {path.relative_to(self.folder).as_posix(): sha256_of_file(path) for path in paths}
         return own.model_copy(update={"files": files, "facts": json.loads(json.dumps(dict(facts)))})
 
     def read(self, product: str, file: Path, max_bytes: int = 1 << 26) -> bytes:

@@ -25,12 +25,16 @@ _EMOJI = (
 )
 _NOT_OF_ADDRESS = rf"\s<>\"'“”‘’«»，。！？；：、（）「」{UNSPACED}"
 _ENDS = rf"[^{_NOT_OF_ADDRESS}]*[^{_NOT_OF_ADDRESS}.,;:!?)\]}}]"  # of an address
+_WORD = "A-Za-z0-9_"  # \w would go on into a language that is written without spaces
 _KINDS = (
-    r"</?[A-Za-z][^<>\n]{0,2000}>|<!--.{0,2000}?-->|&(?:\#\d+|\#x[0-9A-Fa-f]+|[A-Za-z]\w*);",  # markup
-    rf"(?:https?|ftp|file)://{_ENDS}|(?:mailto:|www\.){_ENDS}|(?<![\w.+-])[\w.+-]{{1,64}}@[\w-]+(?:\.[\w-]+)+",  # addresses
-    r"\{\{.{0,200}?\}\}|\{%.{0,200}?%\}|[$#%]?\{[^{}\s]{0,200}\}|\$\([^()\s]{1,200}\)",  # placeholders
+    r"</?(?:[A-Za-z][^<>\n]{0,2000}|\d{1,2} ?/?)>|<!--.{0,2000}?-->",  # markup
+    r"&(?:\#\d+|\#x[0-9A-Fa-f]+|[A-Za-z][A-Za-z0-9]*);",
+    rf"(?:https?|ftp|file)://{_ENDS}|(?:mailto:|www\.){_ENDS}",  # addresses
+    rf"(?<![{_WORD}.+-])[{_WORD}.+-]{{1,64}}@[{_WORD}-]+(?:\.[{_WORD}-]+)+",
+    r"\{\{.{0,200}?\}\}|\{%.{0,200}?%\}|[$#%]?\{[^{}\s]{0,200}\}|\$t?\([^()\s]{1,200}\)",  # placeholders
+    rf"(?<!\d)%(?:[A-Za-z_][{_WORD}]+%(?![{_WORD}%])|L?[1-9](?![{_WORD}%$#]|[.,]\d)|n(?![A-Za-z]))",
     r"(?<!\d)%(?:\(\w+\)|\d+\$)?[-+#0]*(?:(?!0)\d+)?(?:\.\d+)?(?:(?:hh|ll|[hlz])?[diouxXeEfFgGcrs@%]|<PRI\w+>)",
-    r"\$(?:\d(?![\d.,])|[A-Za-z_]\w*)|\[[A-Z0-9_]+\]|\\[nrt\"'\\]|(?<!\w)[@#][A-Za-z_]\w*",
+    rf"\$(?:\d(?![\d.,])|[A-Za-z_][{_WORD}]*\$?)|\[[A-Z0-9_]+\]|\\[nrt\"'\\]|(?<!\w)[@#][A-Za-z_][{_WORD}]*",
     r"\d{1,2}:\d{2}(?::\d{2})?(?!\d)|v?\d+(?:\.\d+){2,}|\d{6,}",  # times, versions, long numbers
     r"(?<!\w)(?=[A-Z]*\d)(?=\d*[A-Z])[A-Z0-9]{2,}(?:[-_][A-Za-z0-9]+)*(?!\w)|(?<!\w)[A-Z]+(?:[-_]\d+)+(?!\w)",  # codes
     f"[\ue000-\uf8ff{chr(_INSIDE)}-\U0010ffff]",  # what would be taken for a symbol

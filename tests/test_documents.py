@@ -30,6 +30,7 @@ msgctxt "menu"
 msgid "Say \"hi\" to %s\n"
 msgstr ""
 
+#| msgid "ones"
 msgid "one"
 msgid_plural ""
 "%d of "
@@ -49,7 +50,7 @@ msgstr "bekannt"
 DOCUMENTS = [
     ("app.po", PO, [
         ("# A note", "# mt: doubtful\n# A note"), ("#, c-format", "#, fuzzy, c-format"), ('to %s\\n"\nmsgstr ""', 'to %s\\n"\nmsgstr "SAY \\"HI\\" TO %S\\n"'),
-        ('msgid "one"', '# mt: doubtful\n#, fuzzy\nmsgid "one"'), ('[0] ""', '[0] "%D OF THEM"'), ('[2] ""', '[2] "%D OF THEM"'),
+        ('#| msgid "ones"', '# mt: doubtful\n#, fuzzy\n#| msgid "ones"'), ('[0] ""', '[0] "%D OF THEM"'), ('[2] ""', '[2] "%D OF THEM"'),
     ]),
     ("template.pot", 'msgid ""\nmsgstr "charset=CHARSET\\nLanguage: \\n"\n\nmsgid "a \\t\\\\ b"\nmsgstr ""\n', [
         ("CHARSET", "UTF-8"), ("Language: ", "Language: xx"), ('msgid "a', '# mt: doubtful\n#, fuzzy\nmsgid "a'), ('msgstr ""', 'msgstr "A \\t\\\\ B"'),

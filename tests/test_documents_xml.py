@@ -119,7 +119,8 @@ def test_xliff_1_gets_targets_with_their_codes_to_be_reviewed():
         'target-language="de"',
     ):
         assert expected in written
-    assert "approved" not in document.written([Written("x")] * 4, "de").decode()
+    written = document.written([Written("x", "{x} is lost")] * 4, "de").decode()
+    assert "approved" not in written and '<note from="mt">{x} is lost</note>' in written
     done = X1.replace(
         "<source>Keep</source>", '<source>Keep <mrk mtype="protected">it</mrk></source><target>Da</target>'
     )

@@ -86,7 +86,8 @@ class PoDocument(TextDocument):
                 yield Edit(*place, f"{_REMARK}{remark}{newline}")
             if not entry.is_fuzzy:
                 found = re.search(r"(?m)^[ \t]*#,", entry.comments)
-                flags = start + found.end() if found else entry.keywords
+                before = re.split(r"(?m)^[ \t]*#\|", entry.comments)[0]  # the old msgid comes behind the flags
+                flags = start + (found.end() if found else len(before))
                 yield Edit(flags, flags, " fuzzy," if found else f"#, fuzzy{newline}")
         header = self._header.targets[0]
         for pattern, value in ((r"charset=(CHARSET)\b", "UTF-8"), (r'Language:( *)(?=\\n|")', f" {tgt_lang}")):

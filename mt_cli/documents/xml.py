@@ -201,16 +201,17 @@ class Xliff(XmlDocument):
 
     def marks(self, changes: Changes, tgt_lang: str) -> Iterator[Edit]:
         notes = dict[Element, list[str]]()  # of the units of XLIFF 2
+        by = "category" if self._is_new else "from"
         for segment, one in changes:
             unit, owner = segment.owner
-            note = f'<{unit.prefix}note {{}}="mt">{escaped(one.remark)}</{unit.prefix}note>' if one.remark else ""
+            note = f'<{unit.prefix}note {by}="mt">{escaped(one.remark)}</{unit.prefix}note>' if one.remark else ""
             if self._is_new:
                 yield unit.put("state", "translated")
                 yield unit.put("subState", "mt:needs-review")
-                notes.setdefault(owner, []).append(note.format("category"))
+                notes.setdefault(owner, []).append(note)
             else:
                 yield from [unit.put("approved", "")] if unit.get("approved") else []
-                yield Edit(segment.end, segment.end, note.format("from"))
+                yield Edit(segment.end, segment.end, note)
         for owner, own in notes.items():
             if old := owner.find("notes"):
                 yield Edit(old.last, old.last, "".join(own))

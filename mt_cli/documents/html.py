@@ -99,10 +99,14 @@ _PREFIX = re.compile(
 )
 _END = re.compile(r"(?:[ \t]+\#+)?[ \t\\]*\Z")
 _FENCE = re.compile(r"`{3,}(?!.*`{3})|~{3,}|\$\$")
-_RULE = re.compile(r"[ >]*+(?:=+|(?:-[ \t]*)+|(?:\*[ \t]*){3,}|(?:_[ \t]*){3,}|\[!\w+\][-+]?[ \t]*|:{3,}.*)\Z")
+_ABOVE = re.compile(r"(?:!!!|\?{3}\+?|={3})[ \t]")  # what MkDocs sets apart, with its text below by an indent of four
+_RULE = re.compile(
+    r"[ >]*+(?:=+|(?:-[ \t]*)+|(?:\*[ \t]*){3,}|(?:_[ \t]*){3,}|\[!\w+\][-+]?[ \t]*|:{3,}.*|\{[:{%].*\}[ \t]*"
+    rf"|[ \t]*{_ABOVE.pattern}.*|import[ ].*[ ]from[ ]+['\"][^'\" ]+['\"];?)\Z"
+)
 _TABLE_RULE = re.compile(r"[ >]*+\|?[ ]*:?-+:?[ ]*(?:\|[ ]*:?-+:?[ ]*)*\|?[ ]*\Z")
 _CELL = re.compile(r"(?:[^|\\`]|\\.|`[^`]*`|`)+")
-_DEFINITION = re.compile(r"[ ]{0,3}\[([^\]^][^\]]*)\]:[ \t]", re.MULTILINE)
+_DEFINITION = re.compile(r"[ \t>]*\[([^\]^][^\]]*)\]:(?:[ \t]|(?=[<#/.]|\w+:))", re.MULTILINE)
 _HTML = re.compile(r"<(!--|[!?]|/?(?P<name>[A-Za-z][\w-]*)(?=[\s/>]|\Z))")
 _RAW = {"!--": "-->", **{name: f"</{name}" for name in ("pre", "script", "style", "textarea")}}
 _MD_CODE = re.compile(
@@ -144,8 +148,8 @@ class MarkdownDocument(TextDocument):
         rest, width = line[prefix.end() :], len(prefix["indent"].expandtabs(4))
         if (depth := prefix["quote"].count(">")) > self._depth:  # a quotation ends a paragraph
             self._end_paragraph()
-        if prefix["marker"]:
-            self._indent = width + len(prefix["marker"])
+        if prefix["marker"] or _ABOVE.match(rest):
+            self._indent = width + (len(prefix["marker"]) or 4)
         elif rest and not width and not self._paragraph:
             self._indent = 0
         fence, tag, is_blank = _FENCE.match(rest), _HTML.match(rest), not rest.strip() or _RULE.match(line)

@@ -31,6 +31,7 @@ _N_SAMPLED = 20_000  # pairs of a corpus that are looked at
 _SAME = 0.9  # share of a corpus' pairs that another one has: then it is the same text
 _NEAR = 1.15  # times as far as the nearest corpus: still as near
 _SUBSTANTIAL = 0.1  # of the pairs of the largest corpus: from so many on it may be the nearest
+_OTHER = 1.25  # times the bits that the nearest language costs: then it is another one, and not written another way
 _FEW = 100  # pairs: with fewer, text says nothing about how a language reads and is written
 _MOST_FAR = 0.5  # characters of an epoch for each of the corpora that are near
 # Throughout and in the last phase: the share of an epoch that is wanted, and the most readings of a pair.
@@ -151,16 +152,18 @@ def refuse_other_languages(
 
 
 def _misread(sides: Sequence[list[str]], codes: Sequence[str], models: Mapping[str, "CharacterModel"]) -> str:
-    """How the first of these sides reads that reads like another language of the models than its own; '' else. Of a few
-    pairs it is only told whether their sides are exchanged."""
+    """How the first of these sides reads that reads like another language of the models than its own; '' else. Text in a
+    third language is not told. Of a few pairs it is only told whether their sides are exchanged."""
     if len(sides) == 2 and len(sides[0]) < _FEW:
         bits = lambda codes: sum(models[code].bits(lines) for code, lines in zip(codes, sides, strict=True))
         line = shortened(sides[0][0], 40)
         return f"its sides are exchanged, as in line 1: {line}" if bits(codes[::-1]) < bits(codes) else ""
-    for lines, code in zip(sides, codes, strict=False):
-        nearest = min(models, key=lambda known: models[known].bits(lines))
-        if nearest != code:
-            return f"reads like {nearest} and not like {code}, as line 1: {shortened(lines[0], 40)}"
+    bits_of = [{code: model.bits(lines) for code, model in models.items()} for lines in sides]
+    nearest = [min(bits, key=bits.__getitem__) for bits in bits_of]
+    is_exchanged = nearest == [*reversed(codes)]
+    for lines, code, near, bits in zip(sides, codes, nearest, bits_of, strict=False):
+        if near != code and (is_exchanged or bits[code] > _OTHER * bits[near]):
+            return f"reads like {near} and not like {code}, as line 1: {shortened(lines[0], 40)}"
     return ""
 
 

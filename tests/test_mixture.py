@@ -100,8 +100,9 @@ def test_text_alone_in_another_language_is_refused_by_file_and_line(folder):
     write(folder, "wiki", gn=lines("es", 60, 6))
     with pytest.raises(DataError, match="reads like es"):
         read_config(news, monolingual=[folder / "wiki.gn"])
-    write(folder, "wiki", gn=lines("gn", 60, 5))
-    assert read_config(news, monolingual=[folder / "wiki.gn"]).data.monolingual is not None
+    for n_mixed in (0, 70):
+        write(folder, "wiki", gn=[*lines("gn", 60, 5), *lines("es", n_mixed, 6)])
+        assert read_config(news, monolingual=[folder / "wiki.gn"]).data.monolingual is not None, "with loans"
 
 
 def test_text_like_what_is_translated_is_read_more_often_and_sets_are_cut_from_it(folder, said):

@@ -204,7 +204,8 @@ def _weighed(
             round(min(most, max(1, share / (1 - share) * times)), 2) for share, most in (_IN_DOMAIN, _IN_DOMAIN_LAST)
         )
         why = " of the kind that will be translated, read most in the last phase"
-        rows.append(domain.row(why, weight=weight, last_weight=last, hold_out=use is domain))
+        # First, because of repeated pairs --clean keeps the first.
+        rows.insert(0, domain.row(why, weight=weight, last_weight=last, hold_out=use is domain))
     why, tag = "with a tag, as others are nearer: at most half as much text as of those", f"{languages[1]}-far"
     return rows + [one.row(f", {how.told(called)}; {why}", tgt_lang=tag, weight=weight_of_far) for one, how in far]
 

@@ -114,14 +114,14 @@ def test_text_like_what_is_translated_is_read_more_often_and_sets_are_cut_from_i
     few = read_config(files, in_domain=own).data.corpora
     assert [one.hold_out for one in few] == [True, True, True] and few[2].files[0].endswith("bible.es"), "exchanged"
     n_others = 300 + 200 * few[2].weight
-    shares = few[1].weight * 20 / n_others, few[1].last_weight * 20 / n_others
+    shares = few[0].weight * 20 / n_others, few[0].last_weight * 20 / n_others
     assert shares == pytest.approx((0.1 / 0.9, 0.33 / 0.67), abs=0.001), "a tenth of an epoch, a third of the last ones"
     assert few[2].tgt_lang == "gn-far"
-    told = f"an epoch reads it {few[1].weight:g} times, in the last phase it {few[1].last_weight:g} times; 20 pairs"
+    told = f"an epoch reads it {few[0].weight:g} times, in the last phase it {few[0].last_weight:g} times; 20 pairs"
     assert any(told in line for line in said())
     assert any("own.gn: dev and test sets are cut from all text" in line for line in said())
     write(folder, "own", es=lines("es", 250, 7), gn=lines("gn", 250, 7))
-    assert [one.hold_out for one in read_config(files, in_domain=own).data.own.corpora] == [False, True]
+    assert [one.hold_out for one in read_config(files, in_domain=own).data.own.corpora] == [True, False]
 
 
 def test_files_stand_two_by_two_and_the_best_search_has_the_right_length():
@@ -265,7 +265,7 @@ def test_what_will_be_translated_decides_about_spelling_languages_and_what_is_ne
     with pytest.raises(DataError, match=r"own\.gn: its sides are exchanged, as in line 1: "):
         read_config(bible, in_domain=own)
     write(folder, "own", es=lines("es", 30, 3), gn=lines("aym", 30, 3))
-    assert read_config(bible, in_domain=own).data.corpora[1].last_weight > 1, (
+    assert read_config(bible, in_domain=own).data.corpora[0].last_weight > 1, (
         "so few lines may be in a spelling of their own"
     )
     with pytest.raises(UsageError, match=r"wiki\.aym: by its name in aym, expected gn or es"):
@@ -290,7 +290,9 @@ def test_a_folder_may_have_files_of_any_kind(folder, said):
     config = read_config([folder], tgt_lang="Guarani")
     assert config.data.tgt_lang == "gn" and [*config.data.test] == ["test"]
     files = [Path(one.files[-1]).name for one in config.data.corpora]
-    assert files == ["news.gn", "memory.tmx", "stories-gn.txt", "own.gn", "bible.gn"]
+    assert files == ["own.gn", "news.gn", "memory.tmx", "stories-gn.txt", "bible.gn"], (
+        "own, as --clean keeps the first copy"
+    )
     assert config.data.words.files == [str(folder / "words.tsv")]
     told = "\n".join(said())
     assert f"{folder / 'dev.es'} {folder / 'dev.gn'}, as --dev" in told

@@ -98,7 +98,7 @@ def files_of_folder(
             log.warning(f"{file}: left aside, {same} has its name; rename one of them")
 
     codes = Counter(code for group in by_stem.values() if len(group) > 1 for code in group)
-    codes.update(found[0] for _, found in known if found)
+    codes.update(code for _, found in known if found for code in found)
     if tgt_lang is None:
         targets = " or ".join(f"--to {code}" for code in sorted(codes))
         none = "no two files such as news.es and news.gn, no table"

@@ -310,6 +310,10 @@ def test_a_folder_may_name_its_files_in_any_way(folder, said):
     data = read_config([folder], "Spanish", "Guarani").data
     assert {Path(one.files[0]).name for one in data.corpora} == {"news.es", "bible.es", "tales.spa"}
     assert data.dev == [str(folder / "spa_Latn.val"), str(folder / "grn_Latn.val")] and "own" in data.test["test"][0]
+    (tables := folder / "tables").mkdir()
+    (tables / "es-gn.tsv").write_text("luna\tjasy\n")
+    with pytest.raises(UsageError, match="say into which language to translate: --to es or --to gn$"):
+        read_config([tables])
 
 
 def test_a_memory_may_be_dev_beside_several_corpora(folder):

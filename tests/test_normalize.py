@@ -102,7 +102,8 @@ def test_text_with_many_marks_is_normalized_once_and_for_all(parts):
 
 
 def test_a_tag_has_a_short_code_and_says_whether_there_are_spaces():
-    tags = {"cmn_Hans": "zh", "ZHO": "zh", "yue-HK": "zh", "jpn": "ja", "ko-KR": "ko", "pt-BR": "pt", "nob": "nob"}
+    tags = {"cmn_Hans": "zh", "ZHO": "zh", "yue-HK": "zh", "jpn": "ja", "ko-KR": "ko", "pt-BR": "pt", "nob": "nb"}
+    tags |= {"yor": "yo", "hau": "ha", "swh": "sw", "hch": "hch"}
     assert {tag: language(tag) for tag in tags} == tags
     assert not any(map(writes_spaces, ["zh-Hant", "zho", "yue-HK", "JA", "km", "tha", "bod"]))
     assert all(map(writes_spaces, ["en", "kor", "kmr", "jav", "myv", "zha"]))

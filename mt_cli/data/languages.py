@@ -5,21 +5,25 @@ import unicodedata
 from collections.abc import Iterable
 from pathlib import Path
 
-_SHORT = {  # codes of three letters for languages that this file knows by two
-    "zho": "zh", "chi": "zh", "cmn": "zh", "yue": "zh", "wuu": "zh", "lzh": "zh", "jpn": "ja", "kor": "ko", "tha": "th",
-    "lao": "lo", "khm": "km", "mya": "my", "bur": "my", "bod": "bo", "tib": "bo", "dzo": "dz", "spa": "es", "eng": "en",
-    "deu": "de", "ger": "de", "fra": "fr", "fre": "fr", "por": "pt", "ita": "it", "rus": "ru", "grn": "gn", "gug": "gn",
-    "aym": "ay", "que": "qu",
-}  # fmt: skip
-_OF_ONE_LANGUAGE = {"nb": "no", "nn": "no"}
-# ISO 639-1
-_CODES = set(re.findall(r"\w+", """
-    aa ab ae af ak am an ar as av ay az ba be bg bh bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv dz ee el
-    en eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia id ie ig ii ik io is it iu
-    ja jv ka kg ki kj kk kl km kn ko kr ks ku kv kw ky la lb lg li ln lo lt lu lv mg mh mi mk ml mn mr ms mt my na
-    nb nd ne ng nl nn no nr nv ny oc oj om or os pa pi pl ps pt qu rm rn ro ru rw sa sc sd se sg si sk sl sm sn so
-    sq sr ss st su sv sw ta te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh yi yo za zh zu
+# Codes of three letters for languages that have one of two, as ISO 639-1 has them; and those of a main variety.
+_SHORT = dict(re.findall(r"(\w+) (\w+)", """
+    aar aa abk ab ave ae afr af aka ak amh am arg an ara ar asm as ava av aym ay aze az bak ba bel be bul bg bis bi
+    bam bm ben bn bod bo bre br bos bs cat ca che ce cha ch cos co cre cr ces cs chu cu chv cv cym cy dan da deu de
+    div dv dzo dz ewe ee ell el eng en epo eo spa es est et eus eu fas fa ful ff fin fi fij fj fao fo fra fr fry fy
+    gle ga gla gd glg gl grn gn guj gu glv gv hau ha heb he hin hi hmo ho hrv hr hat ht hun hu hye hy her hz ina ia
+    ind id ile ie ibo ig iii ii ipk ik ido io isl is ita it iku iu jpn ja jav jv kat ka kon kg kik ki kua kj kaz kk
+    kal kl khm km kan kn kor ko kau kr kas ks kur ku kom kv cor kw kir ky lat la ltz lb lug lg lim li lin ln lao lo
+    lit lt lub lu lav lv mlg mg mah mh mri mi mkd mk mal ml mon mn mar mr msa ms mlt mt mya my nau na nob nb nde nd
+    nep ne ndo ng nld nl nno nn nor no nbl nr nav nv nya ny oci oc oji oj orm om ori or oss os pan pa pli pi pol pl
+    pus ps por pt que qu roh rm run rn ron ro rus ru kin rw san sa srd sc snd sd sme se sag sg sin si slk sk slv sl
+    smo sm sna sn som so sqi sq srp sr ssw ss sot st sun su swe sv swa sw tam ta tel te tgk tg tha th tir ti tuk tk
+    tgl tl tsn tn ton to tur tr tso ts tat tt twi tw tah ty uig ug ukr uk urd ur uzb uz ven ve vie vi vol vo wln wa
+    wol wo xho xh yid yi yor yo zha za zho zh zul zu tib bo cze cs wel cy ger de gre el baq eu fre fr arm hy bur my
+    dut nl chi zh cmn zh yue zh wuu zh lzh zh gug gn ayr ay quy qu arb ar pes fa swh sw npi ne zsm ms plt mg khk mn
+    lvs lv ekk et uzn uz azj az gaz om als sq pbt ps kmr ku ory or
 """))  # fmt: skip
+_OF_ONE_LANGUAGE = {"nb": "no", "nn": "no"}
+_CODES = {"bh", *_SHORT.values()}
 _NO_CODES = {
     "src", "tgt", "trg", "ref", "hyp", "txt", "raw", "key", "val", "pos", "num", "idx", "row", "col", "tag", "old", "new",
     "doc", "url", "sid", "tid",

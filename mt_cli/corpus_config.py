@@ -94,7 +94,8 @@ def read_config(
 def _refuse_missing(files: Sequence[Path]) -> None:
     if missing := [file for file in files if not file.is_file()]:
         reason = "not a regular file" if missing[0].exists() else "no such file"
-        raise UsageError(f"{missing[0]}: {reason}; give its path")
+        advice = "give a folder alone, or the files in it" if missing[0].is_dir() else "give its path"
+        raise UsageError(f"{missing[0]}: {reason}; {advice}")
 
 
 def _with_monolingual(config: Path, settings: list[str], monolingual: Files) -> Config:
@@ -226,4 +227,8 @@ def _languages(
         raise UsageError(f"{names}: the names do not tell the languages; add {options}")
     if any(map(may_be_a_word, found)):
         log.info(f"taken as {found[0]} to {found[1]}, by the names; if these are wrong, add --src-lang and --tgt-lang")
-    return src_lang or found[0], tgt_lang or found[1]
+    src, tgt = src_lang or found[0], tgt_lang or found[1]
+    if src == tgt:
+        told = f"taken as {found[0]} to {found[1]}, and {tgt} is asked for on both sides"
+        raise UsageError(f"{names}: {told}; exchange the two, or give both --src-lang and --tgt-lang")
+    return src, tgt

@@ -112,8 +112,9 @@ def files_of_folder(
         for code, file in group.items():
             if not any(file in files for files in sides):
                 text = f"for text in {tgt_lang} alone give --monolingual {as_typed(file)}"
-                advice = text if code == tgt_lang else "give it one, or leave it there"
-                log.warning(f"{file}: left aside, no file beside it is its translation; {advice}")
+                advice = text if code == tgt_lang else "rename it, or leave it there"
+                why = "its name tells no language" if code == file.name else "no file beside it is its translation"
+                log.warning(f"{file}: left aside, {why}; {advice}")
 
     asked_for = [language(source), language(tgt_lang)]
     own = [files for files, found in known if found is None or [*map(language, found)] == asked_for]

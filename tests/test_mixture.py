@@ -299,6 +299,7 @@ def test_a_folder_may_have_files_of_any_kind(folder, said):
     assert "30 pairs of the kind that will be translated, read most in the last phase" in told
     for aside in ("Valid.es", "~$book.xlsx", "one.tsv", "notes.md", "news.gn.gz", "more", "other.tmx"):
         assert any("left aside" in line and str(folder / aside) in line for line in said()), aside
+    assert any(f"{folder / 'notes.md'}: left aside, its name tells no language; rename it" in line for line in said())
     assert not any("notes.md" in line and "--monolingual" in line for line in said())
 
 

@@ -188,6 +188,7 @@ def test_what_is_written_can_be_read_and_asks_for_nothing_more(tmp_path):
     ("a.properties", "a=keep\n", "don't", "a=don't\n"),
     ("a.po", '#, no-c-format\nmsgid "100% of it"\nmsgstr ""\n', "100% davon", "100% davon"),
     ("a.po", '#, c-format\nmsgid "100% of it"\nmsgstr ""\n', "100% davon", None),
+    ("a.po", 'msgid "{n, plural, one {cat} other {cats}}"\nmsgstr ""\n', "{n, plural, one {Katze} other {Katzen}}", None),
     ("a.html", b'<meta charset=iso-8859-1><p>\x93hi\x94</p>', "“ho” –", b"\x93ho\x94 \x96"),  # as browsers read it
     ("a.html", b'<meta charset=iso-8859-1><p>\x81hi\xe9</p>', "\x81ho", b"\x81ho"),
 ])  # fmt: skip

@@ -313,7 +313,7 @@ def test_a_folder_may_name_its_files_in_any_way(folder, said):
     assert data.dev == [str(folder / "spa_Latn.val"), str(folder / "grn_Latn.val")] and "own" in data.test["test"][0]
     (tables := folder / "tables").mkdir()
     (tables / "es-gn.tsv").write_text("luna\tjasy\n")
-    with pytest.raises(UsageError, match="say into which language to translate: --to es or --to gn$"):
+    with pytest.raises(UsageError, match=r"into which language to translate: --to es or --to gn$"):
         read_config([tables])
 
 

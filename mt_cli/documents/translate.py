@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 
 _CHUNK = 256  # segments: enough to fill batches with texts of one length, and few to lose
 _TAG = re.compile(r"</?[A-Za-z][^<>]*>")
+_CHOICE = re.compile(r"\{\s*[\w.-]+\s*,\s*(?:plural|select|selectordinal)\s*,")  # of ICU
 
 
 def translate_documents(
@@ -115,7 +116,7 @@ class DocumentTranslator:
 
 
 def checked(segment: Segment, made: Written, name: str) -> Written | None:
-    """None where the translation lacks a tag or a directive, or is empty."""
+    """None where the translation lacks a tag or a directive, or is empty, and for a choice between texts."""
     both, lost = (segment.text, made.text), ""
     if segment.markup and (Counter(_TAG.findall(both[0])) != Counter(_TAG.findall(both[1])) or not _is_nested(both[1])):
         lost = "tags"
@@ -124,6 +125,8 @@ def checked(segment: Segment, made: Written, name: str) -> Written | None:
         if all(re.search(r"[({$]\w|\d\$|%%", one) for one in wanted):  # each has a name or a number: in any order
             wanted, found = sorted(wanted), sorted(found)
         lost = "placeholders" if wanted != found else ""
+    if _CHOICE.search(segment.text):
+        lost = "branches"
     if lost:
         log.info(f"note: {name}: {segment.place}: its {lost} are lost in translation, so it stays as it is")
     return None if lost or not made.text.strip() else made

@@ -155,9 +155,9 @@ def _misread(sides: Sequence[list[str]], codes: Sequence[str], models: Mapping[s
     """How the first of these sides reads that reads like another language of the models than its own; '' else. Text in a
     third language is not told. Of a few pairs it is only told whether their sides are exchanged."""
     if len(sides) == 2 and len(sides[0]) < _FEW:
-        bits = lambda codes: sum(models[code].bits(lines) for code, lines in zip(codes, sides, strict=True))
+        total = lambda codes: sum(models[code].bits(lines) for code, lines in zip(codes, sides, strict=True))
         line = shortened(sides[0][0], 40)
-        return f"its sides are exchanged, as in line 1: {line}" if bits(codes[::-1]) < bits(codes) else ""
+        return f"its sides are exchanged, as in line 1: {line}" if total(codes[::-1]) < total(codes) else ""
     bits_of = [{code: model.bits(lines) for code, model in models.items()} for lines in sides]
     nearest = [min(bits, key=bits.__getitem__) for bits in bits_of]
     is_exchanged = nearest == [*reversed(codes)]

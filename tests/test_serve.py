@@ -120,6 +120,9 @@ def test_a_text_is_translated_however_it_is_sent(client):
         client.post(f"/translate?{form}"),
     ]
     assert [one.json for one in answers] == [{"translatedText": CAT[1]}] * 4
+    unescaped = "q=😀&source=en&target=de".encode()  # as curl -d sends it
+    answer = client.post("/translate", unescaped, kind="application/x-www-form-urlencoded")
+    assert answer.json == {"translatedText": "😀"}
 
 
 def test_a_list_gives_lists(client):

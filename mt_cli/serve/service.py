@@ -10,9 +10,10 @@ import re
 import threading
 import time
 from collections import OrderedDict, defaultdict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import parse_qs
 
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
@@ -220,22 +221,29 @@ def _limited(receive: Receive, most: int) -> Receive:
 async def _parameters(request: Request, most: int) -> dict[str, Any]:
     """Those of the query string, and of the body as JSON or as a form, which win. Raises Refused for a body that is neither,
     and for one of more than `most` bytes: before it is read, where it says so."""
-    found: dict[str, Any] = dict(request.query_params)
     length = request.headers.get("content-length", "0")
     if float(length) > most:
         raise Refused(413, f"a body of {length[:20]} bytes, expected at most {most}")
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     try:
-        if kind in {"application/x-www-form-urlencoded", "multipart/form-data"}:
+        found = _single(parse_qs(request.scope["query_string"].decode(), keep_blank_values=True))
+        if (
+            kind == "application/x-www-form-urlencoded"
+        ):  # not by Starlette, to which bytes that are not escaped are Latin-1
+            return found | _single(parse_qs((await request.body()).decode(), keep_blank_values=True))
+        if kind == "multipart/form-data":
             form = await request.form(max_fields=most, max_part_size=most)
-            values = {name: form.getlist(name) for name in form}
-            return found | {name: own[0] if len(own) == 1 else own for name, own in values.items()}
+            return found | _single({name: form.getlist(name) for name in form})
         content = json.loads(await request.body() or b"{}")
         if not isinstance(content, dict):
             raise ValueError
         return found | content
     except (ValueError, RecursionError, HTTPException):
         raise Refused(400, "Invalid request: the body is no JSON object and no form") from None
+
+
+def _single(values: Mapping[str, list[Any]]) -> dict[str, Any]:
+    return {name: own[0] if len(own) == 1 else own for name, own in values.items()}
 
 
 async def _disconnection(request: Request) -> None:

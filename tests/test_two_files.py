@@ -339,6 +339,7 @@ def prepared(*settings: str) -> PreparedData:
 
 def test_text_of_the_other_run_is_learnt_and_kept_in_the_run(parent, caplog, monkeypatch):
     caplog.set_level("INFO")
+    monkeypatch.setattr("mt_cli.augment.fine_tuning._FEWEST_REHEARSED", 100)
     data = prepared()
     assert "67% of an epoch is text of old, so that it is not forgotten: run/rehearsal" in caplog.text
     new, old = data.train.parts
@@ -356,6 +357,12 @@ def test_text_of_the_other_run_is_learnt_and_kept_in_the_run(parent, caplog, mon
     monkeypatch.setattr("mt_cli.augment.fine_tuning.write_rows", fail)
     with pytest.raises(RunDirError, match="No space left on device; free space and run the same command again"):
         prepared()  # a full disk is no lack of the other run
+
+
+def test_a_few_new_pairs_are_not_learnt_by_heart_while_all_else_is_forgotten(parent):
+    write_new(6)
+    new, old = prepared().train.parts
+    assert (len(new), old.weight * len(old)) == (6, 200)
 
 
 def test_no_character_that_the_other_run_has_read_is_unseen_even_where_its_text_is_not_learnt_again(parent):

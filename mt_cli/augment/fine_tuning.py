@@ -28,6 +28,7 @@ _ROWS_OF_PIECES = ("token.weight", "projection.weight", "projection.bias")
 _KEPT_SECTIONS = ("tokenizer.", "model.", "decoding.")
 _TAKES_ITS_PLACE = 0.5  # of the parent's pairs: so large a text is the parent's own one, mended or added to
 _N_REHEARSED = 20_000  # pairs at most, or as many as an epoch needs
+_FEWEST_REHEARSED = 200  # pairs of an epoch: beside fewer, a handful of new ones is read so often that all else goes
 
 
 def parent_of(config: Config) -> RunDir | None:
@@ -187,7 +188,7 @@ def _rehearsed(config: Config, run: RunDir, parent: RunDir | None) -> Made:
     corpora = [corpus for corpus in data.corpora if corpus.files != own.made_files("rehearsal")]  # of an earlier start
     text = TrainingText(data.model_copy(update={"train": corpora}))
     n_new = sum(corpora[pair.corpus].weight for pair in text.read())
-    n_wanted = round(share / (1 - share) * n_new)
+    n_wanted = max(_FEWEST_REHEARSED, round(share / (1 - share) * n_new))
     if n_new >= _TAKES_ITS_PLACE * files.n_written():
         return nothing  # before its text is read, which may be this one with new lines
     try:
@@ -204,8 +205,10 @@ def _rehearsed(config: Config, run: RunDir, parent: RunDir | None) -> Made:
     saved = [Path(file) for file in own.made_files("rehearsal")]
     for side, file in enumerate(saved):
         write_rows(file, (f"{pair[side]}\n" for pair in compress(_learnt_pairs(files), is_chosen)))
+    weight = max(0.001, min(1.0, n_wanted / n_pairs))
+    share = weight * n_pairs / (weight * n_pairs + n_new)
     log.info(f"{share:.0%} of an epoch is text of {parent.path}, so that it is not forgotten: {saved[0].parent}")
-    return Made(saved, {"n_pairs": n_pairs, "weight": max(0.001, min(1.0, n_wanted / n_pairs))})
+    return Made(saved, {"n_pairs": n_pairs, "weight": weight})
 
 
 def _learnt_pairs(files: PairFiles) -> Iterator[SentencePair]:

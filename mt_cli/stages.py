@@ -191,7 +191,7 @@ def check(text: PairText) -> None:
     def make() -> Made:
         report = text.checked()
         write_text(file, report.as_json() + "\n")
-        return Made([file], {"share_faulty": sum(1 for _ in report.dropped.items()) / max(1, report.n_pairs)})
+        return Made([file], {"share_faulty": len(report.dropped) / max(1, report.n_pairs)})
 
     text.run.manifest.product(f"check{text.suffix}", text.inputs, settings, make)
 
@@ -267,7 +267,7 @@ def _hold_out(text: PairText) -> Made:
         for pair in text.pairs(*text.training_sets):
             if reason := found.held_out.get(pair.place) or found.left_out.get(pair.place):
                 yield reason, pair
-            elif is_cleaned and (kind := faulty.kind_of(pair.place)):
+            elif is_cleaned and (kind := faulty.get(pair.place)):
                 yield kind.replace("_", " "), pair
 
     files = [text.files.left_out_file]

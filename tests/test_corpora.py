@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import tracemalloc
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from mt_cli.build import PreparedData, prepare
 from mt_cli.checking.check import quick_check
 from mt_cli.config import DataConfig
 from mt_cli.config_file import config_of, load_config
-from mt_cli.data.corpus import CorpusReport, Places, SentencePair, TrainingText, places_in_table, refuse_exchanged
+from mt_cli.data.corpus import CorpusReport, SentencePair, TrainingText, places_in_table, refuse_exchanged
 from mt_cli.errors import DataError, MTError, UsageError
 from mt_cli.run.run_dir import RunDir
 
@@ -69,21 +68,16 @@ def test_the_pairs_of_all_corpora_are_one_text_and_each_knows_its_corpus_and_lin
     assert len({TrainingText(data_of(*corpora)).sha256() for corpora in (TWO, TWO[::-1], TWO[:1], TWO[1:])}) == 4
 
 
-def test_a_table_of_pairs_is_read_back_and_a_place_takes_a_byte():
+def test_a_table_of_pairs_is_read_back():
     pairs = [SentencePair("a", "b", 3), SentencePair("a", "b", 9), SentencePair("a", "b", 3, corpus=1)]
     for data, own in ((data_of("a.en", "a.de"), ["", ""]), (data_of(*TWO), ["\t1\ta.en", "\t2\tb.tsv"])):
         n = len(data.corpora) + 1
         table = "".join(TrainingText(data).table(("copied", pair) for pair in pairs[:n]))
         assert table.splitlines()[1] == f"3\tcopied\ta\tb{own[0]}"
-        assert list(places_in_table(iter(table.splitlines(keepends=True)))) == [pair.place for pair in pairs[:n]]
+        assert places_in_table(iter(table.splitlines(keepends=True))) == {pair.place for pair in pairs[:n]}
     assert table.splitlines()[-1] == "3\tcopied\ta\tb\t2\tb.tsv"
     with pytest.raises(ValueError):
         places_in_table(iter(()))
-    tracemalloc.start()
-    places = Places((corpus, line) for corpus in (0, 3) for line in range(1, 100_000, 2))
-    assert tracemalloc.get_traced_memory()[0] < 3 << 17
-    tracemalloc.stop()
-    assert (3, 99_999) in places and not any(one in places for one in ((3, 2), (1, 1), (0, 10**9)))
 
 
 def test_the_check_names_the_corpus_and_the_line(two, tmp_path):

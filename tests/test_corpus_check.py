@@ -93,7 +93,7 @@ def test_a_corpus_without_faults_has_no_finding_but_that_it_is_small():
 
 
 def dropped_lines(report) -> list[tuple[int, str]]:
-    return [(line, kind) for (_, line), kind in report.dropped.items()]
+    return [(line, kind) for (_, line), kind in sorted(report.dropped.items())]
 
 
 FAULTS = [  # a kind, pairs that have the fault, pairs that look like it and have not, whether such lines are dropped

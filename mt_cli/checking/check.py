@@ -14,7 +14,7 @@ import numpy as np
 
 from mt_cli.checking.alignment import Alignment
 from mt_cli.checking.faults import FaultFinder, Kind, Sample, Severity, cut
-from mt_cli.checking.report import Dropped, Finding, Report, SideFacts, findings_of
+from mt_cli.checking.report import Finding, Report, SideFacts, findings_of
 from mt_cli.config import Config, DataConfig
 from mt_cli.data.corpus import (
     CorpusReport,
@@ -218,7 +218,7 @@ def quick_check(data: DataConfig, corpus: ReadCorpus | None = None) -> Report:
         for pair in respelled(map(normalized, corpus.read_train()), trained_spellings):
             compare(sets, pair)
 
-    finder, dropped = FaultFinder(survey.sample.pairs, data.src_lang, data.tgt_lang), Dropped()
+    finder, dropped = FaultFinder(survey.sample.pairs, data.src_lang, data.tgt_lang), dict[Place, Kind]()
     facts = survey.facts(0, data.src_lang), survey.facts(1, data.tgt_lang)
     bad = [(number, line) for number, report in enumerate(reading) for line in report.bad_lines]
     n_lines = sum(report.n_pairs for report in reading) or survey.n_read
@@ -234,7 +234,7 @@ def quick_check(data: DataConfig, corpus: ReadCorpus | None = None) -> Report:
     for held_out in sets:
         n_pairs = len(held_out.raw_pairs) + len(held_out.bad_lines)
         faults = _faults(finder, [(0, line) for line in held_out.bad_lines], held_out.raw_pairs, repeat(False))
-        findings += findings_of(faults, n_pairs, held_out.name, Dropped())
+        findings += findings_of(faults, n_pairs, held_out.name, {})
         findings += held_out.findings(finder, corpus.has_parent, text.format_place)
     notes = [note for report in reading for note in report.notes]
     asked = [] if is_training else devs
@@ -329,7 +329,7 @@ def _alignment_findings(report: Report) -> list[Finding]:
                     where: dict[str, Any] = {"lines": lines, "shift": by, "distance": abs(by)}
                     stretches.append(Finding.of(kind, n, n / report.n_pairs, pairs[:2], report.text, **where))
                     for pair in pairs:
-                        report.dropped.drop(pair.place, kind)
+                        report.dropped.setdefault(pair.place, kind)
                 yield from ((Kind.WRONG_PARTNER, chunk[index]) for index in alignment.wrong_partners())
 
     wrong = list(findings_of(wrong_partners(), report.n_pairs, report.text, report.dropped))

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from mt_cli.checking.faults import Kind, Severity
-from mt_cli.data.corpus import Place, Places, SentencePair, TrainingText
+from mt_cli.data.corpus import Place, SentencePair, TrainingText
 from mt_cli.data.normalize import normalize
 from mt_cli.data.spelling import Spellings
 from mt_cli.display import column_width, escaped, shortened
@@ -94,23 +94,8 @@ class Finding:
         return lines + [f"    {line}" for line in _wrapped(f"→ {self.advice}", width - 4)]
 
 
-class Dropped(Places):
-    """The places that a cleaned corpus leaves out, each with its first reason."""
-
-    _KINDS = (None, *Kind)
-
-    def drop(self, place: Place, kind: Kind) -> None:
-        self.add(place, self._KINDS.index(kind))
-
-    def kind_of(self, place: Place) -> Kind | None:
-        return self._KINDS[self.mark_of(place)]
-
-    def items(self) -> Iterator[tuple[Place, Kind]]:
-        return ((place, kind) for place in self if (kind := self.kind_of(place)))
-
-
 def findings_of(
-    faults: Iterable[tuple[Kind, SentencePair]], n_pairs: int, of: str | TrainingText, dropped: Dropped
+    faults: Iterable[tuple[Kind, SentencePair]], n_pairs: int, of: str | TrainingText, dropped: dict[Place, Kind]
 ) -> Iterator[Finding]:
     """One for each kind, with its first pairs. `of`: the set; its pairs that are to be left out are added to `dropped`."""
     counts, examples = Counter[Kind](), defaultdict[Kind, list[SentencePair]](list)
@@ -119,7 +104,7 @@ def findings_of(
         if len(examples[kind]) < _N_EXAMPLES:
             examples[kind].append(pair)
         if kind.is_dropped:
-            dropped.drop(pair.place, kind)
+            dropped.setdefault(pair.place, kind)
     for kind, count in counts.items():
         yield Finding.of(kind, count, count / n_pairs, examples[kind], of)
 
@@ -144,7 +129,7 @@ class Report:
     n_distinct: int
     sides: tuple[SideFacts, SideFacts]
     findings: list[Finding]
-    dropped: Dropped
+    dropped: dict[Place, Kind]  # what a cleaned corpus leaves out, each with its first reason
     read: Callable[[], Iterator[SentencePair]]  # the training pairs once more
     spellings: Spellings  # characters of training that dev writes otherwise
     gaps: list[str] = field(default_factory=list)  # how far dev is from each corpus, and what that costs
@@ -173,7 +158,7 @@ class Report:
         for finding in sorted(self.findings, key=lambda one: get_args(Severity).index(one.severity)):
             lines += ["", *finding.as_table(width)]
         last = [*self.gaps] if self.findings else [*self.gaps, "No faults found."]
-        if kinds := Counter(kind for _, kind in self.dropped.items()):
+        if kinds := Counter(self.dropped.values()):
             reasons = ", ".join(f"{count:,} {kind.replace('_', ' ')}" for kind, count in kinds.most_common())
             n_left = self.n_pairs - kinds.total()
             without = f"would leave out {kinds.total():,} ({reasons}) and train on {_pairs(n_left)}"
@@ -196,16 +181,18 @@ class Report:
         report = {name: getattr(self, name) for name in ("notes", "n_pairs", "n_distinct", "gaps", "is_fatal")}
         report |= {"name": self.text.name, "src": asdict(self.sides[0]), "tgt": asdict(self.sides[1])}
         report["findings"] = [asdict(finding) for finding in self.findings]
-        report["dropped"] = [[line, kind, *names[corpus]] for (corpus, line), kind in self.dropped.items()]
+        report["dropped"] = [[line, kind, *names[corpus]] for (corpus, line), kind in sorted(self.dropped.items())]
         return json.dumps(report, ensure_ascii=False, indent=1)
 
     def write_dropped(self, path: Path) -> None:
         """Writes a table of the pairs left out: line, reason, source, target. A line that cannot be read has no texts."""
-        bad = (SentencePair("", "", *place[::-1]) for place, kind in self.dropped.items() if kind == Kind.NOT_UTF8)
+        bad = (
+            SentencePair("", "", *place[::-1]) for place, kind in sorted(self.dropped.items()) if kind == Kind.NOT_UTF8
+        )
         rows = (
             (kind, pair._replace(src=normalize(pair.src), tgt=normalize(pair.tgt)))
             for pair in heapq.merge(self.read(), bad, key=lambda pair: pair.place)
-            if (kind := self.dropped.kind_of(pair.place))
+            if (kind := self.dropped.get(pair.place))
         )
         write_rows(path, self.text.table(rows))
 

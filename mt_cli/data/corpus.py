@@ -7,13 +7,13 @@ import hashlib
 import os
 import re
 from array import array
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from mt_cli.config import DataConfig, is_memory
 from mt_cli.data.languages import language, languages_of_files
@@ -214,35 +214,6 @@ def sha256_of(files: Iterable[str]) -> str:
 # What a config names --------------------------------------------------------------------------------------------------
 
 
-class Places:
-    """Some places of the training text, each with a mark from 1 to 255. Memory: a byte for each line."""
-
-    def __init__(self, places: Iterable[Place] = ()):
-        self._marks = defaultdict[int, bytearray](bytearray)  # by corpus and line
-        for place in places:
-            self.add(place)
-
-    def add(self, place: Place, mark: int = 1) -> None:
-        """A place that has a mark keeps it."""
-        corpus, line = place
-        marks = self._marks[corpus]
-        marks.extend(bytes(max(0, line + 1 - len(marks))))
-        marks[line] = marks[line] or mark
-
-    def mark_of(self, place: Place) -> int:
-        """0 of a place that is not among them."""
-        marks = self._marks.get(place[0], b"")
-        return marks[place[1]] if place[1] < len(marks) else 0
-
-    def __contains__(self, place: object) -> bool:
-        return self.mark_of(cast(Place, place)) > 0
-
-    def __iter__(self) -> Iterator[Place]:
-        """In the order of the text."""
-        of_corpora = sorted(self._marks.items())
-        return ((corpus, line) for corpus, marks in of_corpora for line, mark in enumerate(marks) if mark)
-
-
 def _rewriting(rules: Mapping[str, str]) -> Callable[[str], str]:
     both = {**rules, **{old.capitalize(): new.capitalize() for old, new in rules.items()}}
     return lambda text: reduce(lambda line, old: line.replace(old, both[old]), both, text)
@@ -363,13 +334,13 @@ class TrainingText:
             yield f"{pair.line}\t{said}\t{src}\t{tgt}{own}\n"
 
 
-def places_in_table(rows: Iterator[str]) -> Places:
+def places_in_table(rows: Iterator[str]) -> set[Place]:
     """Of the pairs of a table that `TrainingText.table` gave. Raises ValueError for another one."""
     if not (header := next(rows, "")):
         raise ValueError("empty")
     has_corpus = header.endswith(f"{_CORPUS_COLUMNS}\n")
     cells = (row.split("\t") for row in rows)
-    return Places((int(row[4]) - 1 if has_corpus else 0, int(row[0])) for row in cells)
+    return {(int(row[4]) - 1 if has_corpus else 0, int(row[0])) for row in cells}
 
 
 def columns_of(files: Sequence[str], data: DataConfig, columns: str | None) -> str | None:

@@ -18,7 +18,7 @@ from pydantic import ConfigDict, TypeAdapter
 
 from mt_cli.config import Config, Corpus, DataConfig, SeveralPairs
 from mt_cli.config_file import load_config, to_yaml
-from mt_cli.data.corpus import Places, SentencePair, places_in_table, read_pairs
+from mt_cli.data.corpus import Place, SentencePair, places_in_table, read_pairs
 from mt_cli.data.reading import CorpusProfile
 from mt_cli.data.spelling import Spelling, Spellings, respelled
 from mt_cli.data.tokenizer import Tokenizer, tag_of
@@ -271,13 +271,13 @@ class PairFiles:
         src, tgt = sides.get("src", {}), sides.get("tgt", {})
         return (tgt, src) if self.is_exchanged else (src, tgt)
 
-    def left_out_places(self) -> Places:
+    def left_out_places(self) -> set[Place]:
         """The places in the training text that are not trained on. Raises RunDirError when the list is damaged."""
         with _damage_of(self.left_out_file):
             try:
                 file = open_inside(self.manifest.folder, self.left_out_file)
             except FileNotFoundError:
-                return Places()
+                return set()
             with io.TextIOWrapper(file, "utf-8", newline="\n") as rows:
                 return places_in_table(rows)
 

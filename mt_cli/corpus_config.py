@@ -54,7 +54,11 @@ def read_config(
         of_files = {"src-lang": src_lang, "tgt-lang": tgt_lang, "columns": columns, "dev": dev, "test": test}
         if given := [name for name, value in {**of_files, "in-domain": in_domain}.items() if value]:
             raise UsageError(f"--{given[0]} goes with files; in a config write it into the section data")
-        return _with_monolingual(corpus[0], settings, monolingual)
+        if monolingual:
+            without = [one for one in settings if not one.startswith("data.monolingual.")]  # which need the files
+            pair = load_config(corpus[0], without).data.directions[0]
+            settings += _as_settings(_monolingual(monolingual, (pair.src_lang, pair.tgt_lang)))
+        return load_config(corpus[0], settings)
     if kinds != ["folder"]:
         _refuse_missing(corpus)
         if "config" in kinds or kinds == ["text"]:
@@ -96,14 +100,6 @@ def _refuse_missing(files: Sequence[Path]) -> None:
         reason = "not a regular file" if missing[0].exists() else "no such file"
         advice = "give a folder alone, or the files in it" if missing[0].is_dir() else "give its path"
         raise UsageError(f"{missing[0]}: {reason}; {advice}")
-
-
-def _with_monolingual(config: Path, settings: list[str], monolingual: Files) -> Config:
-    if monolingual:
-        others = [one for one in settings if not one.startswith("data.monolingual.")]  # which need the files
-        pair = load_config(config, others).data.directions[0]
-        settings = [*settings, *_as_settings(_monolingual(monolingual, (pair.src_lang, pair.tgt_lang)))]
-    return load_config(config, settings)
 
 
 def corrections_of(parent: Path) -> tuple[Path, str, list[str]]:

@@ -196,7 +196,9 @@ def _weighed(
     rows = [
         one.row(f", {how.told(called)}", hold_out=is_cut) for (one, how), is_cut in zip(near, holds_out, strict=True)
     ]
-    weight_of_far = _weight([one for one, _ in far], [one for one, _ in near])
+    # An epoch has at most `_MOST_FAR` times as much of the far text as of the near.
+    of_far, of_near = (sum(one.n_pairs * fmean(map(len, one.sides[1])) for one, _ in text) for text in (far, near))
+    weight_of_far = max(0.001, round(min(1.0, _MOST_FAR * of_near / max(1.0, of_far)), 3))
     if domain is not None:
         n_near, n_far = (sum(one.n_pairs for one, _ in text) for text in (near, far))
         times = (n_near + weight_of_far * n_far) / domain.n_pairs  # as many pairs of others in an epoch
@@ -208,9 +210,3 @@ def _weighed(
         rows.insert(0, domain.row(why, weight=weight, last_weight=last, hold_out=use is domain))
     why, tag = "with a tag, as others are nearer: at most half as much text as of those", f"{languages[1]}-far"
     return rows + [one.row(f", {how.told(called)}; {why}", tgt_lang=tag, weight=weight_of_far) for one, how in far]
-
-
-def _weight(far: list[_Text], near: list[_Text]) -> float:
-    """How often far text is read, so that an epoch has at most `_MOST_FAR` times as much of it as of the near text."""
-    of_far, of_near = (sum(one.n_pairs * fmean(map(len, one.sides[1])) for one in texts) for texts in (far, near))
-    return max(0.001, round(min(1.0, _MOST_FAR * of_near / max(1.0, of_far)), 3))

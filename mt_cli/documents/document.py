@@ -320,14 +320,6 @@ def open_document(path: Path, column: str | None = None) -> Document:
     return read_document(content, str(path), column)
 
 
-def _is_other_xml(file: Path) -> bool:
-    """Such as the map of a site: of .xml only strings of Android are translated."""
-    try:
-        return file.suffix.lower() == ".xml" and b"<resources" not in file.read_bytes()
-    except OSError:  # which is named where the file is opened
-        return False
-
-
 Opened = tuple[Path, Path, Document]  # the file, that of its translation, and what is in it
 
 
@@ -350,7 +342,9 @@ def open_documents(source: Path, output: Path | None, column: str | None) -> tup
         raise UsageError(f"{output} exists already, or is in {source}; choose another --output")
     files, others = list[Path](), list[str]()
     for file in sorted(file for file in source.rglob("*") if file.is_file()):
-        if is_document(file) and not _is_other_xml(file):
+        # Of .xml only strings of Android are translated, and not such as the map of a site.
+        is_other_xml = file.suffix.lower() == ".xml" and b"<resources" not in file.read_bytes()
+        if is_document(file) and not is_other_xml:
             files.append(file)
         else:
             others.append(str(file.relative_to(source)))

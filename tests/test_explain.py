@@ -15,7 +15,7 @@ from mt_cli.data.batching import padding_mask, source_batch, subsequent_mask
 from mt_cli.data.reading import Sentence
 from mt_cli.data.spans import SYMBOLS
 from mt_cli.data.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, train_tokenizer
-from mt_cli.decoding.greedy import Hypothesis, greedy_search
+from mt_cli.decoding.greedy import Hypothesis
 from mt_cli.decoding.parts import Part, SourcePart
 from mt_cli.decoding.translator import Translator
 from mt_cli.errors import UsageError
@@ -55,13 +55,10 @@ def forced(translator: Translator, src: str, tgt: str) -> AttentionMaps:
     return attention_maps(translator, Part(source, [Hypothesis(tgt_ids, 0.0)]))
 
 
-def test_tokens_are_those_of_greedy_search_and_probabilities_those_of_the_whole_prefix(trained):
+def test_probabilities_are_those_of_the_whole_prefix_and_the_most_probable_token_is_taken(trained):
     for line in ("red cat", "the dog sees the house", "qux"):
         src_ids = trained.tokenizer.encode_src(line)
-        limit, source = trained.max_length(len(src_ids), trained.config.decoding), source_batch([src_ids])
-        [expected] = greedy_search(trained.search_model, *source, [limit])
-        steps = trace_steps(trained, src_ids)
-        assert [step.chosen_id for step in steps] == [*expected.ids, EOS_ID][:limit]
+        source, steps = source_batch([src_ids]), trace_steps(trained, src_ids)
         assert [step.given for step in steps] == ["<s>", *(step.chosen for step in steps[:-1])]
         fed = torch.tensor([[BOS_ID, *(step.chosen_id for step in steps[:-1])]])
         with torch.no_grad():

@@ -11,7 +11,7 @@ from torch import Tensor
 from mt_cli.data.batching import source_batch, subsequent_mask
 from mt_cli.data.spans import SYMBOLS
 from mt_cli.data.tokenizer import BOS_ID, EOS_ID
-from mt_cli.decoding.greedy import next_log_probs, refuse_nan
+from mt_cli.decoding.greedy import left_to_right
 from mt_cli.decoding.parts import Part
 from mt_cli.decoding.translator import Translator
 from mt_cli.display import column_width
@@ -63,23 +63,20 @@ class TraceStep(NamedTuple):
     chosen: str
 
 
-@torch.inference_mode()
 def trace_steps(translator: Translator, src_ids: list[int]) -> list[TraceStep]:
-    """The steps that translate one sentence, given without its end symbol, as `greedy_search` takes them."""
-    model, pieces = translator.search_model, translator.tokenizer.tgt_pieces
+    """The steps by which greedy search translates one sentence, given without its end symbol."""
+    pieces, steps = translator.tokenizer.tgt_pieces, list[TraceStep]()
     max_length = translator.max_length(len(src_ids), translator.config.decoding)
-    ids, mask = (tensor.to(translator.device) for tensor in source_batch([src_ids]))
-    state = model.start(ids, mask, max_length)
-    last, steps = BOS_ID, list[TraceStep]()
-    while len(steps) < max_length and not (steps and last == EOS_ID):
-        logits = model.advance(state, torch.tensor([last], device=translator.device))
-        log_probs = next_log_probs(logits)[0]  # (V)
-        refuse_nan([float(log_probs.max())])
-        best, likely = log_probs.topk(min(_N_SHOWN, len(log_probs)))
-        shown = list(zip(pieces(likely.tolist()), best.exp().tolist(), strict=True))
-        chosen = int(log_probs.max(-1).indices)
-        steps.append(TraceStep(pieces([last])[0], shown, chosen, pieces([chosen])[0]))
-        last = chosen
+
+    def choose(log_probs: Tensor, sentences: list[int], ids: list[list[int]]) -> Tensor:
+        best, likely = log_probs[0].topk(min(_N_SHOWN, log_probs.size(1)))
+        given, shown = pieces([BOS_ID, *ids[0]])[-1], zip(pieces(likely.tolist()), best.exp().tolist(), strict=True)
+        chosen = log_probs.argmax(-1)
+        steps.append(TraceStep(given, list(shown), int(chosen), pieces(chosen.tolist())[0]))
+        return chosen
+
+    source, mask = (tensor.to(translator.device) for tensor in source_batch([src_ids]))
+    left_to_right(translator.search_model, source, mask, [max_length], choose)
     return steps
 
 

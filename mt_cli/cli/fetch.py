@@ -1,7 +1,6 @@
 """`mt fetch`: public parallel corpora, whose terms do not let us ship them. `corpora.toml` has the hash of the text in
 each file, as a gzip file cannot be made again bit for bit; so a source may hold `NAME.gz` or a plain `NAME`."""
 
-import difflib
 import gzip
 import hashlib
 import http.client
@@ -43,9 +42,7 @@ def fetch(
 def fetch_corpus(name: str, source: str | None, target: Path) -> list[Path]:
     """Puts the files of a corpus into `target`, from a URL or folder. Raises UsageError, DataError and RunDirError."""
     if name not in CORPORA:
-        close = difflib.get_close_matches(name, CORPORA, n=1)
-        hint = f"did you mean {close[0]}? " if close else ""
-        raise UsageError(f"{name}: no such corpus; {hint}known: {', '.join(CORPORA)}")
+        raise UsageError(f"{name}: no such corpus; known: {', '.join(CORPORA)}")
     corpus = CORPORA[name]
     source = corpus["url"] if source is None else source
     # Path.is_dir would raise for a name that is too long, and takes an empty one for the current folder.
@@ -71,11 +68,10 @@ def fetch_corpus(name: str, source: str | None, target: Path) -> list[Path]:
         else:
             raise DataError(f"{source}: has neither {file} nor {plain}; name another source with --from")
         log.info(f"{file}: fetched")
-    elsewhere = "" if target == Path("data") / name else f", with the paths of {target} in the config"
     log.info(f"{name}: {len(corpus['files'])} files in {target}")
     log.info(f"terms of use: {corpus['terms']}")
     log.info(f"cite: {corpus['citation']}")
-    log.info(f"next: {corpus['next_step']}{elsewhere}")
+    log.info(f"next: {corpus['next_step']}")
     return [target / file for file in corpus["files"]]
 
 
@@ -97,8 +93,7 @@ def _read(place: str, text: tuple[int, str], remedy: str) -> bytes:
             if error.code in (404, 410):
                 raise FileNotFoundError from None
             raise DataError(f"{place}: HTTP {error.code} {error.reason}; {remedy}") from None
-        reason = getattr(error, "reason", error)
-        reason = " ".join(str(getattr(reason, "strerror", None) or reason).split())
+        reason = " ".join(str(getattr(error, "reason", error)).split())
         raise DataError(f"{place}: {reason}; {remedy}") from None
     if not place.endswith(".gz"):
         packed = gzip.compress(packed, mtime=0)  # without the time: always the same bytes

@@ -41,11 +41,6 @@ _MOST_SYNTHETIC = 2.0  # pairs of an epoch for each other one; where there are m
 _LEAST_CHRF = 35  # of the reverse model on dev: then the topic of a sentence comes across
 _BLOCK_SIZE = 1024  # lines: enough to fill batches with lines of one length
 _N_REMEMBERED = 1_000_000  # lines of either text; bounds the memory of looking for repetitions at about 120 MB
-_SEARCHES: dict[str, dict[str, Any]] = {
-    "greedy": {"beam_size": 1, "n_best": 1, "sample": False},
-    "beam": {"n_best": 1, "sample": False},
-    "sampling": {"n_best": 1, "sample": True},
-}
 _BLOCK = TypeAdapter(tuple[str, list[str], float])  # hash, translations, the seconds that they took
 
 
@@ -276,6 +271,8 @@ class BackTranslation:
         """Translates blocks in random order, until all are done or it is time to train; returns all `seconds`."""
         data, training, signals = self.config.data, self.config.training, self.signals
         device, end = choose_device(training.device), 60 * translated_share(self.text) * (training.minutes or math.inf)
+        search: dict[str, Any] = {"n_best": 1, "sample": self.text.search == "sampling"}
+        search |= {"beam_size": 1} if self.text.search == "greedy" else {}  # else that of the model's config
         translator = Translator.load(self.reverse.path, device=str(device), to=f"{data.tgt_lang}-{data.src_lang}")
         log.info(f"translating {blocks.n_lines:,} lines to {data.src_lang}, {self.text.search} search")
         signals.is_saving_needed = True
@@ -295,9 +292,8 @@ class BackTranslation:
                 if not translations and place and seconds >= end:
                     break
                 if not translations:
-                    began, options = time.monotonic(), _SEARCHES[self.text.search]
-                    lines, first = blocks.lines(number), number * _BLOCK_SIZE
-                    translations = translator.translate(lines, on_batch=on_batch, first_line=first, **options)
+                    began, lines, first = time.monotonic(), blocks.lines(number), number * _BLOCK_SIZE
+                    translations = translator.translate(lines, on_batch=on_batch, first_line=first, **search)
                     blocks.save(number, translations, took := time.monotonic() - began)
                 seconds += took
         signals.is_saving_needed = False

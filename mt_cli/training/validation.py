@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from sacrebleu.metrics import CHRF
 from tqdm import tqdm
 
-from mt_cli.config import SEARCHED, Config
+from mt_cli.config import OPEN_KEYS, SEARCHED, Config, DecodingConfig
 from mt_cli.decoding.sampling import most_alike_first
 from mt_cli.decoding.translator import Translator
 from mt_cli.device import choose_device
@@ -38,10 +38,7 @@ _N_VALUES = 4
 _MARGIN = 1.2  # of the usual length of translations, where a limit has to end them
 _WEAK = 40  # chrF1: better models gain nothing by samples, which take 2.6 times as long as a beam (docs/log.md)
 _SAMPLES: dict[str, Any] = {"mbr": 16, "temperature": 0.5}
-_DEFAULTS: dict[str, Any] = {
-    "n_best": 1, "max_length_ratio": None, "min_length": 0, "sample": False, "mbr": 0, "mbr_recall": 2.0,
-    "temperature": 1.0,
-}  # fmt: skip
+_DEFAULTS = DecodingConfig().model_dump(include={key for key in SEARCHED if f"decoding.{key}" not in OPEN_KEYS})
 
 
 @dataclass(frozen=True)
@@ -160,9 +157,8 @@ def keep_search(run: RunDir, pairs: Sequence[PreparedPair], check: Callable[[int
         return  # as a person has set it
     try:
         inputs = {"best checkpoint": sha256_of_file(run.find_checkpoint("best"))}
-        with advise_when_out_of_memory(
-            choose_device(config.training.device), lambda: "while other searches were tried"
-        ):
+        device = choose_device(config.training.device)
+        with advise_when_out_of_memory(device, lambda: "while other searches were tried"):
             made = run.manifest.product("search", inputs, {}, lambda: _choice(run, config, usual, pairs, check))
         run.save_config(_with(config, usual | _of_search(made.facts)))
     except Interrupted:

@@ -133,10 +133,7 @@ def checked(segment: Segment, made: Written, name: str) -> Written | None:
 
 
 def _is_nested(text: str) -> bool:
-    open_ones = list[str]()
-    for end, name in re.findall(r"<(/?)(g\d+)>", text):
-        if not end:
-            open_ones.append(name)
-        elif not open_ones or open_ones.pop() != name:
-            return False
-    return True
+    tags, found = "".join(re.findall(r"</?g\d+>", text)), 1
+    while found:  # pairs that have nothing in them any more
+        tags, found = re.subn(r"<(g\d+)></\1>", "", tags)
+    return not tags

@@ -383,9 +383,8 @@ def _dataset(text: PairText, text_set: TextSet, tokenizer: Tokenizer) -> TokenDa
             log.info(line)
         if not n:
             use = "validate" if text_set.name == "dev" else "train"
-            raise DataError(
-                f"{text_set.files[0]}: no pair is left to {use} on; see data.max_length and the counts above"
-            )
+            found = f"{text_set.files[0]}: no pair is left to {use} on"
+            raise DataError(f"{found}; see data.max_length and the counts above")
 
     return _ids(text, text_set.name, tokenizer, encoded, text_set)
 

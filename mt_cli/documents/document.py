@@ -191,12 +191,7 @@ class TextDocument:
         start, end = start + len(piece) - len(piece.lstrip()), end - len(piece) + len(piece.rstrip())
         coded_text, tags = self.coded(start, end, inner, read)
         if has_words(coded_text):
-            own: dict[str, Any] = {
-                "place": f"line {self.line(start)}",
-                "markup": "xml",
-                "codes": tags,
-                "write": write,
-            } | of_segment
+            own = {"place": f"line {self.line(start)}", "markup": "xml", "codes": tags, "write": write, **of_segment}
             self.segments.append(Segment(start, end, coded_text, **own))
 
     @cached_property

@@ -73,9 +73,8 @@ def evaluate(
     for run in map(RunDir.existing, _paths(runs)):
         planned = _planned(run, [Path(src), *_paths(ref)] if src is not None else [], to)
         if terms and len(planned) > 1:
-            raise UsageError(
-                f"{run.path}: the terms of a glossary are of one direction; say by --to which one to score"
-            )
+            found = f"{run.path}: the terms of a glossary are of one direction"
+            raise UsageError(f"{found}; say by --to which one to score")
         for direction, sets in planned:
             for one in sets:
                 for warning in one.warnings:

@@ -68,12 +68,11 @@ def find_doubts(translator: Translator, translation: Translation, attention: Seq
 def _doubts_of_part(translator: Translator, part: Part, attention: Tensor) -> Iterator[tuple[str, str]]:
     tokenizer, best = translator.tokenizer, part.hypotheses[0]
     n_tokens, stretch = _longest_loop(best.ids)
+    source = without_annotations(tokenizer.decode_src(part.src_ids))
     # The translation of a source that repeats itself repeats itself too.
     if n_tokens >= _MIN_LOOP_TOKENS and n_tokens > 2 * _longest_loop(part.src_ids)[0]:
         yield "looped", tokenizer.decode_tgt(stretch) or " ".join(tokenizer.tgt_pieces(stretch))  # spaces loop, too
-    elif copied := _copied_words(
-        without_annotations(tokenizer.decode_src(part.src_ids)), tokenizer.decode_tgt(best.ids)
-    ):
+    elif copied := _copied_words(source, tokenizer.decode_tgt(best.ids)):
         yield "copied", " ".join(copied[:_MAX_SHOWN])
     if not best.is_complete:
         yield "length", f"cut off after {len(best.ids)} tokens for {len(part.src_ids)} of the source"

@@ -218,9 +218,8 @@ def _fill_ends(spec: Any, embeddings_spec: Any, embeddings: Embeddings, final_no
     if isinstance(embeddings.positions, SinusoidPositions):
         spec.position_encodings.encodings = _array(embeddings.positions.table[1:])  # row 0 is for padding
     elif hasattr(spec, "position_encodings"):  # an encoder of this format always has some
-        spec.position_encodings.encodings = np.zeros(
-            (embeddings.positions.n_positions, embeddings.token.embedding_dim), np.float32
-        )
+        size = embeddings.positions.n_positions, embeddings.token.embedding_dim
+        spec.position_encodings.encodings = np.zeros(size, np.float32)
     _fill_norm(getattr(spec, "layernorm_embedding", None), embeddings.norm)
     _fill_norm(getattr(spec, "layer_norm", None), final_norm)
 

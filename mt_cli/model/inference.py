@@ -54,9 +54,8 @@ class InferenceModel:
         if self.is_recorded:
             token_mask = src_mask.new_zeros(n_sentences, beam_size, max_length * beam_size)
             return RecordedState(src_mask, token_mask, layers, beam_size, recorder=self._recorder)
-        return DecoderState(
-            src_mask, src_mask.new_empty(n_sentences, beam_size, 0) if beam_size > 1 else None, layers, beam_size
-        )
+        no_token = src_mask.new_empty(n_sentences, beam_size, 0) if beam_size > 1 else None
+        return DecoderState(src_mask, no_token, layers, beam_size)
 
     def advance(self, state: DecoderState, last_ids: Tensor) -> Tensor:
         """Feeds the last token of each partial hypothesis, last_ids (B*W); returns the logits (B*W,V) of the next."""
@@ -204,11 +203,8 @@ class RecordedState(DecoderState):
 
     def extend_token_mask(self) -> Tensor:
         own = torch.eye(self.beam_size, dtype=torch.bool, device=self.token_mask.device)
-        self.token_mask.index_copy_(
-            2,
-            self.n_tokens * self.beam_size + torch.arange(self.beam_size, device=own.device),
-            own.expand(len(self.token_mask), -1, -1),
-        )
+        places = self.n_tokens * self.beam_size + torch.arange(self.beam_size, device=own.device)
+        self.token_mask.index_copy_(2, places, own.expand(len(self.token_mask), -1, -1))
         return self.token_mask[:, None]
 
 

@@ -191,8 +191,6 @@ def keep_estimate(
         return Made([file])
 
     try:
-        if file.exists() and not file.is_file():
-            file.rename(file.with_name(f"{file.name}.old"))
         run.manifest.product("estimate", {_INPUT: sha256_of_file(run.find_checkpoint("best"))}, {}, make)
     except Interrupted:
         return

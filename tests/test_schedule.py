@@ -180,6 +180,7 @@ def test_the_first_line_says_whether_it_has_learnt_beside_copying_the_source(chr
         ("more time", {"curve": [*FLAT[:3], *curve((400, 54.0))]}),
         ("a cleaner corpus, 7% of its pairs", {"share_faulty": 0.07}),
         ("a look at the corpus", {"curve": curve((100, 19.0), (200, 19.0))}),
+        ("more time, each pair was read once at most", {"curve": curve((5, 3.0), loss=12.0), "n_epochs": 0.1}),
         ("a lower learning rate", {"curve": [*FLAT, *curve((500, 3.0), loss=12.0)], "n_epochs": 1}),
     ],
 )

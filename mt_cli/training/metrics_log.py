@@ -175,7 +175,7 @@ def verdict(
     else:
         is_small = n_pairs < _ENOUGH_PAIRS
         advice = f"more pairs, {n_pairs:,} are few" if is_small else "a larger network (model.d_model)"
-    if last.loss > uniform + _ABOVE_UNIFORM:
+    if last.loss > uniform + _ABOVE_UNIFORM and len(curve) > 1:  # else it may only have had no time
         learnt = f"it has diverged: its dev loss is {last.loss:,.1f}, and {uniform:.1f} with all tokens equally likely"
         advice = "a lower learning rate (training.learning_rate), or a longer warm-up (training.warmup_steps)"
     elif best.has_learnt:

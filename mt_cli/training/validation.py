@@ -182,6 +182,7 @@ def _choice(
 ) -> Made:
     """`usual`: the search before one is chosen, which the config has while it may be stopped."""
     run.save_config(_with(config, usual))
+    log.info("tries on dev how it translates best")
     device, chrf = config.training.device, CHRF(beta=1)
     translators = [Translator.load(run.path, device=device, to=pair.data.name) for pair in pairs]
     sets = [pair.dev_pairs[:: -(-len(pair.dev_pairs) // _MAX_LINES)] for pair in pairs]

@@ -84,6 +84,8 @@ def test_a_corpus_is_downloaded_once_as_it_is_and_its_terms_are_shown(server, tm
     assert texts_in(target) == TEXTS and (target / "train.en.gz").read_bytes() == packed
     assert said()[:2] == ["train.en.gz: fetched", "train.de.gz: fetched"]
     assert said()[-3:] == ["terms of use: for tests only", "cite: Nobody, 1970", "next: mt train tiny.yaml"]
+    fetch_corpus("tiny", str(target), Path("else"))
+    assert said()[-1] == "next: mt train tiny.yaml, with the paths of else in the config"
     n_requests = len(server.requests)
     assert len(fetch_corpus("tiny", None, target)) == 2 and len(server.requests) == n_requests
     assert "train.de.gz: already there" in said() and (target / "train.en.gz").read_bytes() == packed

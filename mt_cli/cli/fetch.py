@@ -68,10 +68,11 @@ def fetch_corpus(name: str, source: str | None, target: Path) -> list[Path]:
         else:
             raise DataError(f"{source}: has neither {file} nor {plain}; name another source with --from")
         log.info(f"{file}: fetched")
+    elsewhere = "" if target == Path("data") / name else f", with the paths of {target} in the config"
     log.info(f"{name}: {len(corpus['files'])} files in {target}")
     log.info(f"terms of use: {corpus['terms']}")
     log.info(f"cite: {corpus['citation']}")
-    log.info(f"next: {corpus['next_step']}")
+    log.info(f"next: {corpus['next_step']}{elsewhere}")
     return [target / file for file in corpus["files"]]
 
 

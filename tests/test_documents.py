@@ -121,8 +121,8 @@ REPORTED = {
     "a quotation behind a paragraph": ("a.md", "He said:\n> be brave.\n> really.\n\n> [!NOTE]\n> some\n\n:::tip\ntext\n:::\n", [
         ("He said", "HE SAID"), ("be brave.\n> really", "BE BRAVE. REALLY"), ("some", "SOME"), ("text", "TEXT")]),
     "fences in code": ("a.md", '```\nx = "```"\nfoo\n```\nafter\n\n```code``` first\n\n$$ is money\n', [("after", "AFTER"), ("first", "FIRST"), ("is money", "IS MONEY")]),
-    "what others add to Markdown": ("a.md", "import Tabs from '@theme/Tabs';\n\n!!! note \"Not\"\n    Look here.\n\n        not this\n\n{: .big }\nText [a].\n[a]:https://x.y\n\n{% include not.html %}\n", [
-        ("Look here", "LOOK HERE"), ("Text", "TEXT")]),
+    "what others add to Markdown": ("a.md", "import Tabs from '@theme/Tabs';\n\n!!! note \"Not\"\n    Look here.\n\n        not this\n\n{: .big }\nText [a].\n[a]:https://x.y\n\n{% include not.html %}\n\n{% a %}so{% b %}\n", [
+        ("Look here", "LOOK HERE"), ("Text", "TEXT"), ("{% a %}so{% b %}", "{% A %}SO{% B %}")]),
     "a rule as the first line": ("a.md", "---\n\n# title\n", [("title", "TITLE")]),
     "the name of a link": ("a.md", "See [the guide][].\n\n[the guide]: http://x\n", [("See", "SEE")]),
     "an address with translate=no": ("a.html", '<a href="/x?translate=no">link</a><b data-translate="no">too</b>', [("link", "LINK"), ("too", "TOO")]),

@@ -169,7 +169,7 @@ _PROPERTY = re.compile(
 )
 _PROPERTY_ESCAPE = re.compile(r"\\(?:\r?\n[ \t\f]*|u(?P<code>[0-9A-Fa-f]{4})|(?P<char>.))", re.DOTALL)
 _S = r"(?:\\[ntr]|\\\r?\n|\s)*"  # space, as it is written
-_CHOICE = re.compile(rf"\{{{_S}[\w.-]+{_S},{_S}(plural|select|selectordinal){_S},{_S}(?:offset:\d+)?")
+CHOICE = re.compile(rf"\{{{_S}[\w.-]+{_S},{_S}(plural|select|selectordinal){_S},{_S}(?:offset:\d+)?")
 _BRANCH, _END = re.compile(rf"{_S}(?:=\d+|[\w-]+){_S}\{{"), re.compile(rf"{_S}\}}")
 _SPECIAL = re.compile(r"'[{}#][^']*'|\{[^{}]*\}|[{}#]")
 
@@ -230,7 +230,7 @@ def _add_message(
             if special[0] == "}" and plural:
                 break
             at = special.end()
-            if choice := _CHOICE.match(text, special.start(), end):
+            if choice := CHOICE.match(text, special.start(), end):
                 at = choice.end()
                 while branch := _BRANCH.match(text, at, end):
                     at = parse(branch.end(), choice[1]) + 1

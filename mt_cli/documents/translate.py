@@ -18,6 +18,7 @@ from mt_cli.data.spans import Markup
 from mt_cli.decoding.terms import TERM_OPTIONS
 from mt_cli.decoding.translator import Translator
 from mt_cli.documents.document import WITH_REMARKS, Document, Opened, Segment, Written
+from mt_cli.documents.strings import CHOICE
 from mt_cli.errors import DataError
 from mt_cli.explain.estimate import explain_lines, load_estimate
 from mt_cli.files import cannot_write, make_folders, sha256_of_file, write_bytes
@@ -26,7 +27,6 @@ log = logging.getLogger(__name__)
 
 _CHUNK = 256  # segments: enough to fill batches with texts of one length, and few to lose
 _TAG = re.compile(r"</?[A-Za-z][^<>]*>")
-_CHOICE = re.compile(r"\{\s*[\w.-]+\s*,\s*(?:plural|select|selectordinal)\s*,")  # of ICU
 
 
 def translate_documents(
@@ -125,7 +125,7 @@ def checked(segment: Segment, made: Written, name: str) -> Written | None:
         if all(re.search(r"[({$]\w|\d\$|%%", one) for one in wanted):  # each has a name or a number: in any order
             wanted, found = sorted(wanted), sorted(found)
         lost = "placeholders" if wanted != found else ""
-    if _CHOICE.search(segment.text):
+    if CHOICE.search(segment.text):
         lost = "branches"
     if lost:
         log.info(f"note: {name}: {segment.place}: its {lost} are lost in translation, so it stays as it is")

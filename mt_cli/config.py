@@ -449,8 +449,8 @@ class TrainingConfig(Section):
     extend_vocabulary: bool | None = None
     """Whether to add subwords of the new text to the tokenizer of init_from. null: where that run has not learnt both languages."""
     rehearsal: float = Field(0.67, ge=0, lt=1)
-    """With init_from: the share of an epoch that is training text of that run, so that it is not forgotten. Only where the new
-    text is in the same direction and has less than half as many pairs."""
+    """With init_from: the share of an epoch that is training text of that run, so that it is not forgotten, and at least 200
+    pairs. Only where the new text is in the same direction and has less than half as many pairs."""
     freeze: list[Literal["embeddings", "encoder", "decoder", "all_but_embeddings"]] = []
     """Parts of the network that never change, for a run with init_from that learns from little text. The output projection is
     one of the embeddings."""

@@ -227,9 +227,8 @@ async def _parameters(request: Request, most: int) -> dict[str, Any]:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     try:
         found = _single(parse_qs(request.scope["query_string"].decode(), keep_blank_values=True))
-        if (
-            kind == "application/x-www-form-urlencoded"
-        ):  # not by Starlette, to which bytes that are not escaped are Latin-1
+        if kind == "application/x-www-form-urlencoded":
+            # Starlette would take what is not escaped for Latin-1.
             return found | _single(parse_qs((await request.body()).decode(), keep_blank_values=True))
         if kind == "multipart/form-data":
             form = await request.form(max_fields=most, max_part_size=most)

@@ -116,7 +116,7 @@ LEVELS = (  # from this chrF on
     (65, "most sentences are right"),
     (50, "many sentences can be used"),
     (35, "the topic comes across"),
-    (0, "single words come across"),
+    (0, "so far only single words come across"),
 )
 _ABOVE_UNIFORM = 0.5  # nats; a model that has hardly begun may be a little above
 _STILL_RISING = 0.5  # chrF in the last quarter of the training, where the learning rate is low

@@ -228,7 +228,6 @@ def _choice(
     fit = f"the best chrF1 on dev within a tenth of its length and with a TER below {_MOST_TER}"
     reason = fit if best.is_fit else "the nearest to the length of dev"
     reason = f"{best}: {reason}"
-    log.info(f"search: {reason}")
-    log.info(f"        instead of {others}")
+    log.info(f"search: {best}, of {len(tried)} that were tried; config.yaml has the reason")
     values = {f"decoding.{key}": value for key, value in best.options.items()}
     return Made(facts={"values": values, "reasons": dict.fromkeys(values, reason), "instead_of": others})

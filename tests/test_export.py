@@ -162,6 +162,7 @@ def test_the_engine_stops_each_sentence_at_its_own_limit_and_leaves_no_export_be
 @pytest.mark.parametrize(
     ("options", "reasons"),
     [
+        (["--engine", "ctranslate2-int8", "--no-repeat-ngram", 2], ["--engine ctranslate2-int8 needs"]),
         (["--sample", "--temperature", 2, "--min-length", 3], ["decoding.sample=false", "decoding.min_length=0"]),
         (["--beam-size", 2], ["decoding.length_normalization=average;"]),
         (["--beam-size", 2, *BY_AVERAGE, "--length-penalty", 0], ["decoding.length_penalty=1.0;"]),

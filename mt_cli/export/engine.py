@@ -32,13 +32,13 @@ class CTranslate2Translator(Translator):
     """A `Translator` of one model that leaves the search to CTranslate2; splitting, joining and forced scores stay its
     own. The model is exported at every start: a stored one could be that of another checkpoint, or a stranger's."""
 
-    compute_type = "float32"
+    called, compute_type = "ctranslate2", "float32"
 
     def __init__(self, *arguments: Any, **named: Any):
         """Raises UsageError when ctranslate2 is not installed or cannot hold the model."""
         super().__init__(*arguments, **named)
         if len(self.models) > 1 or self.device.type != "cpu":
-            raise UsageError("--engine ctranslate2 has one model, on the CPU; give one checkpoint and no --device")
+            raise UsageError(f"--engine {self.called} has one model, on the CPU; give one checkpoint and no --device")
         avoid_saturated_int8()
         with tempfile.TemporaryDirectory(prefix="mt-") as folder:
             write_ctranslate2(self, Path(folder))
@@ -60,7 +60,7 @@ class CTranslate2Translator(Translator):
         wrong = {key: value for key, value in needed.items() if key not in unused and value != getattr(settings, key)}
         if wrong:
             needs = " ".join(f"--set decoding.{key}={str(value).lower()}" for key, value in wrong.items())
-            raise UsageError(f"--engine ctranslate2 needs {needs}; give that, or leave out --engine")
+            raise UsageError(f"--engine {self.called} needs {needs}; give that, or leave out --engine")
         return settings
 
     def search(
@@ -97,7 +97,7 @@ class CTranslate2Translator(Translator):
 
 
 class Int8Translator(CTranslate2Translator):
-    compute_type = "int8"
+    called, compute_type = "ctranslate2-int8", "int8"
 
 
 def avoid_saturated_int8() -> None:

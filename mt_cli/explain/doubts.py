@@ -106,7 +106,7 @@ def _doubts_of_line(profile: CorpusProfile | None, translation: Translation) -> 
         source = Respelling(profile.spelling)(_PLACEHOLDER.sub(" ", translation.source))
         seen = {" ", *profile.characters}
         if unseen := dict.fromkeys(char for char in source if char not in seen and is_letter(char)):
-            yield "unseen", "".join(list(unseen)[:_MAX_SHOWN])
+            yield "unseen", " ".join(list(unseen)[:_MAX_SHOWN])
     if lost := lost_placeholders(translation.source, translation.text):
         yield "placeholders", " ".join(lost[:_MAX_SHOWN])
     if unused := translation.unused_hits():

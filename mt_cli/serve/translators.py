@@ -202,7 +202,7 @@ def _shown(served: Served, line: ExplainedLine) -> dict[str, Any]:
     for doubt in line.doubts:  # with its target words, or those that attended most to its source words
         named = doubt.detail.split()
         if doubt.kind in _OF_SOURCE:
-            unseen = {*doubt.detail} if doubt.kind == "unseen" else set[str]()
+            unseen = {*named} if doubt.kind == "unseen" else set[str]()
             chosen = [i for i, word in enumerate(source) if word in named or unseen & {*word}]
             words = sorted({int(weights[:, i].argmax()) for i in chosen}) if weights.size else []
         else:

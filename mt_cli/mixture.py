@@ -208,5 +208,6 @@ def _weighed(
         why = " of the kind that will be translated, read most in the last phase"
         # First, because of repeated pairs --clean keeps the first.
         rows.insert(0, domain.row(why, weight=weight, last_weight=last, hold_out=use is domain))
-    why, tag = "with a tag, as others are nearer: at most half as much text as of those", f"{languages[1]}-far"
+    why = "others are nearer, so a tag tells it apart, and an epoch has at most half as much of such text as of theirs"
+    tag = f"{languages[1]}-far"
     return rows + [one.row(f", {how.told(called)}; {why}", tgt_lang=tag, weight=weight_of_far) for one, how in far]

@@ -1,30 +1,22 @@
-"""Glossaries: what is found, a search that has all terms, and a run that learns to use them."""
+"""Glossaries: what is found, where terms are put, and a run that learns to use them."""
 
 import json
-import random
 import re
-from itertools import permutations, product
+from itertools import permutations
 from pathlib import Path
-from types import SimpleNamespace
 
+import numpy as np
 import pytest
-import torch
 from conftest import WORDS as TINY_WORDS
 from test_spans import MADE_UP, made_up_pairs
 
 from mt_cli.augment.variation import annotated
-from mt_cli.config import DecodingConfig
-from mt_cli.data.batching import source_batch
 from mt_cli.data.corpus import SentencePair
-from mt_cli.data.spans import TERM_BEGIN, TERM_END
-from mt_cli.data.tokenizer import train_tokenizer
-from mt_cli.decoding.beam import beam_search
-from mt_cli.decoding.ensemble import token_scores
-from mt_cli.decoding.search import Request, Searcher
-from mt_cli.decoding.terms import Glossary, Phrase, TermBeams, annotation, phrases_of, unused, without_annotations
+from mt_cli.data.spans import SYMBOLS, TERM_BEGIN, TERM_END
+from mt_cli.decoding.alignment import Word, _with_terms
+from mt_cli.decoding.terms import Glossary, annotation, unused, without_annotations
 from mt_cli.decoding.translator import Translator
-from mt_cli.errors import DataError, UsageError
-from mt_cli.model.inference import InferenceModel
+from mt_cli.errors import DataError
 
 
 def found(terms: dict[str, str], text: str, **options: bool) -> list[str]:
@@ -81,87 +73,34 @@ def test_of_two_translations_the_first_is_used_and_this_is_said_once(tmp_path, s
     assert f"{file}:3: 'dog' is also 'Köter', but above it is 'Hund'" in warning and "1 more" in warning
 
 
-CPU = torch.device("cpu")
-WORDS = [4, 5, 6]
-SOURCES = [[4, 5, 6], [5], [6, 4, 4, 5]]
+def replaced(text: str, terms: list[str], places: list[tuple[int, int]], links: dict[int, int]) -> str:
+    """The words of the text with these terms, where word n attends to the source word `links[n]` of five."""
+    words = [Word(" " * bool(n), word) for n, word in enumerate(text.split())]
+    weights = np.full((len(words), 5), 0.01)
+    for word, source in links.items():
+        weights[word, source] = 1
+    words, weights = _with_terms(words, terms, places, weights)
+    assert weights.shape == (len(words), 5)
+    return "".join(word.space + word.text for word in words).strip()
 
 
-def phrases(*of_sentence: list[int]) -> list[Phrase]:
-    return [Phrase(tuple(ids), ids[0], False) for ids in of_sentence]
-
-
-def has_all(ids: tuple[int, ...], wanted: list[Phrase]) -> bool:
-    """Whether the phrases stand in the ids side by side, in any order."""
-    if not wanted:
-        return True
-    for i, phrase in enumerate(wanted):
-        n = len(phrase.ids)
-        for at in range(len(ids)):
-            others = wanted[:i] + wanted[i + 1 :]
-            if ids[at : at + n] == phrase.ids and has_all((*ids[:at], -1, *ids[at + n :]), others):
-                return True
-    return False
-
-
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("wanted", [[[4]], [[5, 6]], [[5, 4], [6]], [[4], [4]], [[6, 6, 5]]])
-def test_as_wide_as_the_language_it_finds_the_best_translation_with_the_terms(seed, wanted, make_model):
-    model, limit = make_model(vocab_size=7, seed=seed, tie_embeddings="none"), 4
-    of_each = [phrases(*wanted), phrases(*wanted[:1]), phrases(*wanted)]
-    beams = TermBeams(150, CPU, of_each, ())
-    found = beam_search(InferenceModel(model), *source_batch(SOURCES), [limit] * 3, 150, 0.6, beams=beams)
-    for hypotheses, source, own in zip(found, SOURCES, of_each, strict=True):
-        possible = [ids for n in range(limit) for ids in product(WORDS, repeat=n) if has_all(ids, own)]
-        scores = token_scores([model], [(source, list(ids)) for ids in possible])
-        totals = [sum(of_ids) / ((5 + len(of_ids)) / 6) ** 0.6 for of_ids in scores]
-        expected = sorted(zip(totals, possible, strict=True), reverse=True)
-        complete = [one for one in hypotheses if one.is_complete]
-        assert [tuple(one.ids) for one in complete] == [ids for _, ids in expected]
-        assert [one.score for one in complete] == pytest.approx([score for score, _ in expected], abs=1e-4)
-
-
-def test_a_narrow_beam_has_all_terms_and_a_batch_gives_what_each_sentence_gives_alone(make_model):
-    model = InferenceModel(make_model(vocab_size=11, seed=3, tie_embeddings="none"))
-    searcher, settings = (
-        Searcher(model, SimpleNamespace(inner_tgt_ids=(), symbol_ids={}), CPU, 1),
-        DecodingConfig(beam_size=4),
-    )
-    rng, requests = random.Random(0), list[Request]()
-    for n in (0, 1, 2, 5, 0, 7):
-        terms = tuple(phrases(*([rng.randint(4, 10) for _ in range(rng.randint(1, 3))] for _ in range(n))))
-        requests.append(Request(tuple(rng.choices(range(4, 11), k=5)), (), (), 28, (), terms))
-    together = searcher.search(requests, settings)
-    for request, hypotheses in zip(requests, together, strict=True):
-        [alone] = searcher.search([request], settings)
-        assert [one.ids for one in alone] == [one.ids for one in hypotheses]
-        assert all(has_all(tuple(one.ids), [*request.terms]) for one in hypotheses if one.is_complete)
-        assert has_all(tuple(hypotheses[0].ids), [*request.terms])
-    twice = Request((5, 6, 7), (), (), 28, (), tuple(phrases([4, 5, 6, 7], [4, 5, 6, 7])))
-    [[best, *_]] = searcher.search([twice], settings.model_copy(update={"no_repeat_ngram": 4}))
-    assert has_all(tuple(best.ids), [*twice.terms]), "a line may have a term twice"
-    plain = source_batch([one.src_ids for one in requests if not one.terms])
-    options = (settings.beam_size, settings.length_penalty, settings.length_normalization)
-    assert [together[0], together[4]] == beam_search(model, *plain, [28] * 2, *options)
-
-
-def test_no_letter_follows_on_a_term_and_a_capital_may_begin_it(make_model):
-    model, inner = InferenceModel(make_model(vocab_size=11, seed=1, tie_embeddings="none")), [9, 10]
-    for is_spaced in (True, False):
-        beams = TermBeams(200, CPU, [[Phrase((5, 6), 7, is_spaced)]], inner)
-        [hypotheses] = beam_search(model, *source_batch([[4, 5]]), [4], 200, 0.6, beams=beams)
-        texts = [one.ids for one in hypotheses if one.is_complete]
-        assert any(ids[:2] == [7, 6] for ids in texts) and any(ids[:2] == [5, 6] for ids in texts)
-        is_followed = any(ids[i : i + 2] == [6, one] for ids in texts for i in range(3) for one in inner)
-        assert is_followed != is_spaced
-
-
-def test_terms_are_spelt_as_they_stand_within_a_text():
-    text = ["the dog sees the tiger", "我有一只猫", "猫和狗", "Dog and Tiger"] * 5
-    tokenizer = train_tokenizer([lambda: iter(text)], "bpe", 330)
-    spaced, unspaced = phrases_of(Glossary({"x": "dog", "y": "一只猫"}).hits("x y"), [5, 5], tokenizer)
-    assert tokenizer.tgt_pieces([spaced.ids[0]])[0].startswith("▁") and spaced.is_spaced and not unspaced.is_spaced
-    assert tokenizer.decode_tgt(list(unspaced.ids)) == "一只猫"
-    assert not tokenizer.tgt_pieces([unspaced.ids[0]])[0].startswith("▁")
+@pytest.mark.parametrize(
+    ("text", "terms", "places", "links", "expected"),
+    [
+        ("die rote Katze", ["Hund"], [(2, 3)], {0: 0, 1: 1, 2: 2}, "die rote Hund"),
+        ("sehr kleine Katzen", ["Welpen"], [(0, 1)], {0: 0, 1: 0, 2: 0}, "Welpen"),
+        ("red cats and dogs", ["wolves", "big lions"], [(1, 2), (3, 4)], {0: 0, 1: 3, 2: 2, 3: 1}, "red big lions and wolves"),
+        ("Cats sleep", ["small dogs"], [(0, 1)], {0: 0, 1: 1}, "Small dogs sleep"),
+        ("Cats sleep", ["eBook"], [(0, 1)], {0: 0, 1: 1}, "eBook sleep"),
+        ("it sleeps", ["dog"], [(1, 2)], {0: 0, 1: 2}, "it dog sleeps"),
+        ("it sleeps", ["dog"], [(0, 1)], {0: 1, 1: 2}, "dog it sleeps"),
+        ("it sleeps", ["dog"], [(4, 5)], {0: 0, 1: 2}, "it sleeps dog"),
+        (f"it {SYMBOLS[0]}", ["dog"], [(1, 2)], {0: 0, 1: 1}, f"it dog {SYMBOLS[0]}"),
+        ("", ["dog"], [(0, 1)], {}, "dog"),
+    ],
+)  # fmt: skip
+def test_a_term_takes_the_place_of_the_words_that_translate_its_own(text, terms, places, links, expected):
+    assert replaced(text, terms, places, links) == expected
 
 
 def test_translations_stand_behind_the_words_that_they_translate():
@@ -221,16 +160,17 @@ def test_a_term_gets_the_place_of_the_usual_word(trained_run):
     for source, usual, expected in (("the dog", "die Hund", "die Baum"), ("red dog", "rot Hund", "rot Baum")):
         assert translator.translate(source) == usual
         assert translator.translate(source, glossary={"dog": "Baum"}) == expected
-    assert translator.translate("the cat", glossary={"cat": "Xyλ"}, strict_terms=True).split()[-1] == "Xyλ"
-    with pytest.raises(UsageError, match="strict terms need a beam search"):
-        translator.translate("the dog", glossary={"dog": "Baum"}, sample=True)
+    assert translator.translate("the cat", glossary={"cat": "Xyλ"}, strict_terms=True) == "die Xyλ"
+    assert translator.translate("THE CAT", glossary={"cat": "Xyλ"}) == "DIE XYΛ"
+    assert translator.translate("<b>the</b> cat", glossary={"cat": "Xy & z"}, markup="html") == "<b>die</b> Xy &amp; z"
+    for options in ({"sample": True}, {"mbr": 4}, {"beam_size": 4, "n_best": 4}):
+        [found] = translator.translations(["the dog dog"], glossary={"dog": "Baum"}, **options)
+        assert all(text.split().count("Baum") >= 2 for text in found.texts), options
 
 
 def test_translate_says_which_terms_were_used_and_doubts_the_others(trained_run, tmp_path, mt, monkeypatch):
     (terms := tmp_path / "terms.tsv").write_text("dog\tBaum\ncat\tKatze\n")
     command, stdin = ["translate", trained_run, "--glossary", terms], b"the cat\nred\nred dog\nthe dog\n"
-    for prefix in ([], ["--prefix", "die"]):
-        assert "strict terms need a beam search" in mt(*command, "--sample", *prefix, stdin=stdin).said[-1]
     answer = mt(*command, stdin=stdin)
     assert (answer.code, answer.lines) == (0, ["die Katze", "rot", "rot Baum", "die Baum"])
     assert answer.said[-1] == "terms: 3 of 3 used"
@@ -242,7 +182,7 @@ def test_translate_says_which_terms_were_used_and_doubts_the_others(trained_run,
     ):
         answer = mt("translate", trained_run, *options, stdin=b"the dog\n")
         assert answer.code != 0 and said in answer.said[-1].lower() and not answer.out
-    monkeypatch.setattr("mt_cli.decoding.translator.phrases_of", lambda *_: ())
+    monkeypatch.setattr("mt_cli.decoding.alignment.unused", lambda *_, **__: ())
     doubts = [f"doubt: stdin:{line}: term: dog → Baum" for line in (3, 4)]
     assert mt(*command, "--doubts", stdin=stdin).said == [*doubts, "terms: 1 of 3 used; not used: dog → Baum (2)"]
 
@@ -252,7 +192,7 @@ def test_evaluate_gives_the_share_of_terms_that_were_used(trained_run, tmp_path,
     source.write_text("the dog\ncat\nthe cat\nhouse\n")
     reference.write_text("die Hund\nKatze\ndie Katze\nHaus\n")
     terms.write_text("dog\tHunden\ncat\tKatze\nhouse\tBaum\n")
-    monkeypatch.setattr("mt_cli.decoding.translator.phrases_of", lambda *_: ())  # nothing is done about them
+    monkeypatch.setattr("mt_cli.decoding.alignment.unused", lambda *_, **__: ())  # nothing is done about them
     files = ["--src", source, "--ref", reference, "--glossary", terms]
     answer = mt("evaluate", trained_run, *files)
     # Of four, "Katze" stands twice as written, and "Hund" begins as "Hunden" does.

@@ -27,7 +27,7 @@ _OF_CHECKPOINT = "best, last, step-N, averaged. Several: an ensemble; in evaluat
 _OF_BAD_INPUT = "A line that is not UTF-8: stop, or put U+FFFD for what is wrong."
 _OF_ROBUSTNESS = "Also score test sets with changes that people make: emoji, addresses, capitals ..."
 _OF_GLOSSARY = "A table (.tsv, .csv, .xlsx) of terms and the translations that are to be used."
-_OF_STRICT = "Translations have all terms as the glossary writes them; slower, less fluent."
+_OF_STRICT = "Translations have all terms as the glossary writes them, not as the sentence would inflect them."
 RunsArgument = Annotated[list[Path], Argument(metavar="RUN...", help="Run directories; several are an ensemble.")]
 RunsAndInputArgument = Annotated[list[Path], Argument(metavar="RUN... [INPUT]", help=_OF_INPUT)]
 CheckpointsOption = Annotated[list[str] | None, Option("--checkpoint", help=_OF_CHECKPOINT)]

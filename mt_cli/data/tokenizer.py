@@ -21,7 +21,7 @@ from typing import Literal
 
 import sentencepiece as spm
 
-from mt_cli.data.normalize import NO_BREAK_SPACES, UNSPACED, normalize
+from mt_cli.data.normalize import NO_BREAK_SPACES, normalize
 from mt_cli.data.spans import SYMBOLS, TERM_SYMBOLS, held, hold_pair
 from mt_cli.errors import CheckpointError, DataError, is_out_of_memory, is_out_of_threads
 
@@ -122,16 +122,6 @@ class Tokenizer:
             piece, is_within = text[start:end], start > 0 and not text[start - 1 : start + 1].count(" ")
             ids += self._src.encode(_IN_NO_PIECE + piece)[len(within) :] if is_within else self._src.encode(piece)
         return ids
-
-    def encode_tgt_within(self, text: str) -> list[int]:
-        """The same for text that follows on other text without a space."""
-        return list(self._tgt.encode(_IN_NO_PIECE + text))[len(self._tgt.encode(_IN_NO_PIECE)) :]
-
-    @cached_property
-    def inner_tgt_ids(self) -> tuple[int, ...]:
-        """The target ids that continue a word where a script has spaces."""
-        pieces = enumerate(self.tgt_vocabulary())
-        return tuple(i for i, piece in pieces if re.match(rf"[^\W_{UNSPACED}]", piece) or self._tgt.is_byte(i))
 
     def encode_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[list[int], list[int]]]:
         """The ids of both sides of normalized pairs, without tags, with symbols for common spans, on all cores."""

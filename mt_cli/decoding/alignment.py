@@ -1,10 +1,11 @@
-"""Which source words the words of a translation attended to, and what is placed by that: tags, and spans that were lost.
+"""Which source words the words of a translation attended to, and what is placed by that: tags, terms, and spans that were
+lost.
 
 Letters in shapes: S source pieces or words, T target pieces or words, all without end symbol.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
 from typing import NamedTuple
@@ -20,6 +21,7 @@ from mt_cli.data.spans import ATTRIBUTE, SYMBOLS, held, numbered_back
 from mt_cli.data.tokenizer import BOS_ID, Tokenizer
 from mt_cli.decoding.greedy import Hypothesis
 from mt_cli.decoding.parts import Mark, Part, SourcePart
+from mt_cli.decoding.terms import is_unspaced, unused
 from mt_cli.model.transformer import Transformer
 
 Weights = npt.NDArray[np.float64]
@@ -29,6 +31,7 @@ OF_WORD = re.compile(rf"[^\W_{UNSPACED}]")
 _OPENS = re.compile(r"<[^/!].*[^/]>|<\w>", re.DOTALL)
 _TAG = re.compile(rf"<(/?)([A-Za-z][\w:.-]*+)(?:{ATTRIBUTE}|[^<>/]|/(?!>))*+(/?)>")
 _LEAST_SHARE = 0.65  # of a word's links, from which on it belongs to a content
+_LEAST_REPLACED = 0.3  # of the links of a word that a term replaces; with 0.2 to 0.35 fewer were wrong than with 0
 _COST_WITHIN = 0.05  # of a sign between two words of a content, such as the full stop of Dr. Zhao
 _VOID = frozenset(
     ["area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"]
@@ -61,12 +64,14 @@ def written(parts: Sequence[Part], tokenizer: Tokenizer, model: Transformer) -> 
     texts, unfinished = list[list[str]](), list[tuple[SourcePart, Hypothesis, list[str], int]]()
     for part in parts:
         source, own = part.source, list[str]()
-        if source.marks:  # a piece that crosses one would belong to both sides
-            ids = tokenizer.encode_src_cut(source.text, [mark.place for mark in source.marks])
+        places = [mark.place for mark in source.marks]
+        places += [place for hit in source.terms if source.replaces for place in (hit.start, hit.end)]
+        if places:  # a piece that crosses one would belong to both sides
+            ids = tokenizer.encode_src_cut(source.text, sorted(places))
             source = replace(source, ids=tuple(ids)) if len(ids) < model.positions.n_positions else source
         for one in part.hypotheses:
             text = tokenizer.decode_tgt(one.ids)
-            if source.marks or sorted(held(source.text)) != sorted(held(text)):  # else each symbol is there once
+            if places or sorted(held(source.text)) != sorted(held(text)):  # else each symbol is there once
                 unfinished.append((source, one, own, len(own)))
             own.append(numbered_back(source.sentence.written(text), source.symbols))
         texts.append(own)
@@ -78,26 +83,58 @@ def written(parts: Sequence[Part], tokenizer: Tokenizer, model: Transformer) -> 
 
 
 def _written_by_alignment(source: SourcePart, tgt_ids: Sequence[int], weights: Tensor, tokenizer: Tokenizer) -> str:
-    """The translation with tags around the words that belong to theirs, and with spans that the model has lost."""
+    """The translation with tags around the words that belong to theirs, with terms in place of those that translate theirs,
+    and with spans that the model has lost."""
     src_words, tgt_words, matrix = word_weights(source, tgt_ids, weights, tokenizer)
     rows, missing = list[int](), set(held(source.text))
     for row, word in enumerate(tgt_words):
         if word.text not in SYMBOLS or word.text in missing:
             rows.append(row)
             missing.discard(word.text)
-    words = [tgt_words[row]._replace(text=source.sentence.cased(tgt_words[row].text)) for row in rows]
+    ends = list(accumulate(len(word.space) + len(word.text) for word in src_words))
+    starts = [end - len(word.text) for word, end in zip(src_words, ends, strict=True)]
+    words, matrix = [tgt_words[row] for row in rows], matrix[rows]
+    if source.replaces and unused(source.terms, tokenizer.decode_tgt([*tgt_ids]), by_beginning=False):
+        places = [(sum(end <= hit.start for end in ends), sum(at < hit.end for at in starts)) for hit in source.terms]
+        words, matrix = _with_terms(words, [hit.target for hit in source.terms], places, matrix)
+    words = [word._replace(text=source.sentence.cased(word.text)) for word in words]
     if words:
         words[-1] = words[-1]._replace(text=source.sentence.written(words[-1].text))
     lost = [Mark(symbol, symbol, source.text.index(symbol), True, True) for symbol in missing]
-    ends = list(accumulate(len(word.space) + len(word.text) for word in src_words))
     marks = list[Mark]()
     for mark in sorted([*source.marks, *lost], key=lambda mark: mark.place):  # which counts characters, and then words
         if _OPENS.fullmatch(mark.span):
             place = sum(end <= mark.place for end in ends)
         else:  # one within a word takes the whole word
-            place = sum(end - len(word.text) < mark.place for word, end in zip(src_words, ends, strict=True))
+            place = sum(start < mark.place for start in starts)
         marks.append(mark._replace(place=place))
-    return numbered_back(placed(words, marks, matrix[rows]), source.symbols)
+    return numbered_back(placed(words, marks, matrix), source.symbols)
+
+
+def _with_terms(
+    words: Sequence[Word], terms: Sequence[str], places: Sequence[tuple[int, int]], weights: Weights
+) -> tuple[list[Word], Weights]:
+    """The translation `words` (T), and what they attended to (T,S), with each term in place of the words that are aligned
+    with its stretch of the source; where there are none, beside the others. At the beginning it gets a capital where the
+    usual word has one."""
+    is_word, stretches = [any(map(str.isalnum, word.text)) for word in words], list[tuple[int, int]]()
+    spans = [(row, row + 1) for row, word in enumerate(words) if word.text in SYMBOLS]
+    for place in places:
+        stretch = _best_stretch(weights, is_word, place, (0, len(words)), spans + stretches)
+        if _shares(weights, place)[slice(*stretch)].max(initial=0) < _LEAST_REPLACED:
+            stretch = (_best_place(weights, place[0], (0, len(words)), spans + stretches),) * 2
+        stretches.append(stretch)
+    words = list(words)
+    for (first, behind), term in sorted(zip(stretches, terms, strict=True), reverse=True):
+        usual = words[first:behind]
+        if first == 0 and usual and usual[0].text[0].isupper() and term.islower():
+            term = term[0].upper() + term[1:]
+        space = "" if is_unspaced(term) else " "
+        if not usual and words[first:]:
+            words[first] = words[first]._replace(space=words[first].space or space)
+        words[first:behind] = [Word(usual[0].space if usual else space, term)]
+        weights = np.concatenate([weights[:first], weights[first:behind].sum(0, keepdims=True), weights[behind:]])
+    return words, weights
 
 
 def word_weights(
@@ -111,22 +148,6 @@ def word_weights(
     is_word = [np.array([any(map(str.isalnum, one.text)) for one in words], bool) for words in (src_words, tgt_words)]
     matrix[np.ix_(~is_word[1], is_word[0])] = 0  # a full stop attends to words that it does not translate
     return src_words, tgt_words, matrix / np.maximum(of_tgt.sum(1, keepdims=True), 1)
-
-
-def usual_firsts(
-    translated: Sequence[tuple[SourcePart, Sequence[int]]], tokenizer: Tokenizer, model: Transformer
-) -> Iterator[list[int]]:
-    """For each part and the ids of its translation, of which there are some: with which piece its terms' own words begin."""
-    weights = cross_attention(model, [(source.ids, ids) for source, ids in translated])
-    for (source, ids), of_part in zip(translated, weights, strict=True):
-        src_words, _, matrix = word_weights(source, ids, of_part, tokenizer)
-        firsts = words_of(tokenizer.tgt_pieces(ids))[1].argmax(1)
-        ends = np.array(list(accumulate(len(word.space) + len(word.text) for word in src_words)))
-        found = list[int]()
-        for hit in source.terms:
-            is_own = (ends > hit.start) & (ends - [len(word.text) for word in src_words] < hit.end)
-            found.append(ids[firsts[matrix[:, is_own].sum(1).argmax()]])
-        yield found
 
 
 def words_of(pieces: Sequence[str]) -> tuple[list[Word], Weights]:
@@ -213,6 +234,13 @@ def placed(words: Sequence[Word], marks: Sequence[Mark], weights: Weights) -> st
     return rendered(0, len(marks), (0, weights.shape[1]), (0, len(words)))
 
 
+def _shares(weights: Weights, source: tuple[int, int]) -> Weights:
+    """The share (T) that the source words have of each target word's links. Only words that choose each other are linked
+    (Liang et al. 2006): a word without a counterpart attends to its neighbours' ones, which attract others more."""
+    links = weights**2 / np.maximum(weights.sum(0), 1e-9)
+    return np.asarray(links[:, slice(*source)].sum(1) / np.maximum(links.sum(1), 1e-9))
+
+
 def _best_stretch(
     weights: Weights,
     is_word: Sequence[bool],
@@ -221,11 +249,8 @@ def _best_stretch(
     taken: Sequence[tuple[int, int]],
 ) -> tuple[int, int]:
     """The target words, of those that are free, that are linked most with the source words: the stretch of the largest
-    sum of the share above `_LEAST_SHARE` that these have of each word's links. Only words that choose each other are
-    linked (Liang et al. 2006): a word without a counterpart attends to its neighbours' ones, which attract others
-    more."""
-    links = weights**2 / np.maximum(weights.sum(0), 1e-9)
-    share = links[:, slice(*source)].sum(1) / np.maximum(links.sum(1), 1e-9) - _LEAST_SHARE
+    sum of their `_shares` above `_LEAST_SHARE`."""
+    share = _shares(weights, source) - _LEAST_SHARE
     # Between two words of the content another's costs less than one of these.
     share = np.maximum(share, _LEAST_SHARE - 0.99)
     for stretch in taken:

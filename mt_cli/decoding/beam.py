@@ -31,10 +31,9 @@ def beam_search(
     alpha: float,
     normalization: str = "gnmt",
     constraints: Constraints | None = None,
-    beams: Beams | None = None,
 ) -> list[list[Hypothesis]]:
-    """Up to W hypotheses for each sentence of src_ids (B,S), best first. `beams`: those of another way to choose them."""
-    beams = Beams(len(max_lengths), beam_size, src_ids.device) if beams is None else beams
+    """Up to W hypotheses for each sentence of src_ids (B,S), best first."""
+    beams = Beams(len(max_lengths), beam_size, src_ids.device)
     penalty = lambda length: length_penalty(length, alpha, normalization)
     finished = [Finished(beam_size, penalty, limit) for limit in max_lengths]
     state = model.start(src_ids, src_mask, max(max_lengths), beam_size)
@@ -77,7 +76,8 @@ class Beams:
         index of the partial hypothesis that each new one continues, (B,W)."""
         vocab_size = log_probs.size(-1)
         totals = (self.scores[:, :, None] + log_probs.view(len(self.sentences), self.beam_size, -1)).flatten(1)
-        scores, flat = self.candidates(totals)
+        # Of 2W at most W can end, one for each partial hypothesis, so at least W go on.
+        scores, flat = totals.topk(min(2 * self.beam_size, totals.size(1)))
         parents, tokens = flat // vocab_size, flat % vocab_size
         is_end = tokens == EOS_ID
         # An end counts only among the best W continuations: there any other token would have been kept.
@@ -92,11 +92,6 @@ class Beams:
         continued = self.tokens.gather(1, parents[:, :, None].expand(-1, -1, self.length))
         self.tokens = torch.cat([continued, tokens[:, :, None]], dim=2)
         return parents
-
-    def candidates(self, totals: Tensor) -> tuple[Tensor, Tensor]:
-        """The continuations to choose from by their totals (B,W*V): these, and their places there, the first to be
-        taken first. Of 2W at most W can end, one for each partial hypothesis, so at least W go on."""
-        return totals.topk(min(2 * self.beam_size, totals.size(1)))
 
     def keep(self, rows: list[int]) -> Tensor:
         index = torch.tensor(rows, device=self.tokens.device)

@@ -44,6 +44,7 @@ class SourcePart:
     marks: tuple[Mark, ...]  # spans that the model does not read, such as tags; their places count characters of `text`
     sentence: Sentence
     terms: tuple[Hit, ...] = ()  # of a glossary
+    replaces: bool = False  # whether these are written in place of the words that translate theirs
     held_terms: tuple[Hit, ...] = ()  # those that are spans
 
 
@@ -180,7 +181,8 @@ def with_terms(line: SourceLine, glossary: Glossary, tokenizer: Tokenizer | None
         symbols = (*part.symbols, *(mark.symbol for mark in part.marks))
         own = [text for symbol in symbols if (text := put_back(symbol, texts)) in glossary.terms]
         of_spans = tuple(Hit(0, 0, text, glossary.terms[text]) for text in own)
-        parts.append(replace(part, terms=tuple(glossary.hits(part.text)), held_terms=of_spans))
+        hits = tuple(glossary.hits(part.text))
+        parts.append(replace(part, terms=hits, replaces=bool(hits) and tokenizer is None, held_terms=of_spans))
     line = replace(line, spans=spans)
     if tokenizer is None:
         return replace(line, parts=parts)

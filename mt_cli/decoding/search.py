@@ -24,7 +24,6 @@ from mt_cli.data.tokenizer import Tokenizer
 from mt_cli.decoding.beam import Constraints, beam_search
 from mt_cli.decoding.greedy import Hypothesis, SearchModel, greedy_search
 from mt_cli.decoding.sampling import most_alike_first, sample
-from mt_cli.decoding.terms import TERM_WIDTH, Phrase, TermBeams
 from mt_cli.errors import UsageError
 
 
@@ -36,7 +35,6 @@ class Request(NamedTuple):
     seed: tuple[int, ...]  # of what is drawn
     max_length: int  # tokens
     symbols: tuple[int, ...] = ()  # ids that the translation has, each once
-    terms: tuple[Phrase, ...] = ()  # that it has as often as they stand here
 
 
 def adapted_settings(defaults: DecodingConfig, options: dict[str, Any], vocab_size: float = math.inf) -> DecodingConfig:
@@ -83,9 +81,9 @@ class Searcher:
     ) -> list[list[Hypothesis]]:
         """Hypotheses of each request. Sentences of similar length share a batch, whose size `on_batch` gets."""
         results = dict[Request, list[Hypothesis]]()
-        kinds = defaultdict[tuple[bool, bool], list[Request]](list)  # so that none depends on what its batch has
+        kinds = defaultdict[bool, list[Request]](list)  # so that none depends on what its batch has
         for one in sorted(requests, key=lambda one: -len(one.src_ids)):  # longest first
-            kinds[bool(one.terms), bool(one.symbols)].append(one)
+            kinds[bool(one.symbols)].append(one)
         size = settings.batch_size or usual_batch_size(self.device)
         batches = [own[start : start + size] for own in kinds.values() for start in range(0, len(own), size)]
         n_workers = min(len(batches), self.n_threads) if self.device.type == "cpu" else 1
@@ -107,16 +105,15 @@ class Searcher:
         return [results[one] for one in requests]
 
     def search_batch(self, batch: Sequence[Request], settings: DecodingConfig) -> list[list[Hypothesis]]:
-        """Hypotheses of each request; all of them have terms, or none has."""
         limits, prefixes = [one.max_length for one in batch], [one.prefix for one in batch]
-        symbols, terms = [one.symbols for one in batch], [one.terms for one in batch]
+        symbols = [one.symbols for one in batch]
         src_ids, src_mask = source_batch([one.src_ids for one in batch])
         src_ids, src_mask = src_ids.to(self.device), src_mask.to(self.device)
-        constraints, no_repeat = None, 0 if any(terms) else settings.no_repeat_ngram  # a line may have a term twice
-        if settings.min_length or no_repeat or any(prefixes) or any(symbols):
+        constraints = None
+        if settings.min_length or settings.no_repeat_ngram or any(prefixes) or any(symbols):
             spans = tuple(self.tokenizer.symbol_ids.values())
-            constraints = Constraints(settings.min_length, no_repeat, prefixes, symbols, spans)
-        if settings.sample or (settings.mbr and not any(terms)):
+            constraints = Constraints(settings.min_length, settings.no_repeat_ngram, prefixes, symbols, spans)
+        if settings.sample or settings.mbr:
             narrowing = settings.temperature, settings.top_k, settings.top_p, constraints
             samples = [
                 sample(self.search_model, src_ids, src_mask, limits, [(*one.seed, n) for one in batch], *narrowing)
@@ -126,15 +123,12 @@ class Searcher:
             if settings.mbr:
                 found = [self._by_likeness(one, settings.mbr_recall)[: settings.n_best] for one in found]
             return found
-        beam_size, beams = settings.beam_size, None
-        if any(terms):
-            beam_size = max(beam_size, TERM_WIDTH)
-            beams = TermBeams(beam_size, self.device, terms, self.tokenizer.inner_tgt_ids)
+        beam_size = settings.beam_size
         if beam_size == 1 and constraints is None:
             return [[hypothesis] for hypothesis in greedy_search(self.search_model, src_ids, src_mask, limits)]
         # Greedy search has no penalty either.
         ranking = settings.length_penalty if beam_size > 1 else 0.0, settings.length_normalization
-        return beam_search(self.search_model, src_ids, src_mask, limits, beam_size, *ranking, constraints, beams)
+        return beam_search(self.search_model, src_ids, src_mask, limits, beam_size, *ranking, constraints)
 
     def _by_likeness(self, samples: list[Hypothesis], beta: float) -> list[Hypothesis]:
         """The different ones, that first which is most like all samples."""

@@ -6,19 +6,14 @@ from __future__ import annotations
 import logging
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import torch
-from torch import Tensor
+from typing import NamedTuple
 
 from mt_cli.config import is_table
 from mt_cli.data.corpus import CorpusReport, read_raw_pairs
 from mt_cli.data.normalize import EDGES, UNSPACED, normalize
 from mt_cli.data.spans import TERM_BEGIN, TERM_END
-from mt_cli.data.tokenizer import EOS_ID, UNK_ID, Tokenizer
-from mt_cli.decoding.beam import Beams, Finished
 from mt_cli.errors import DataError
 
 log = logging.getLogger(__name__)
@@ -145,124 +140,3 @@ def is_unspaced(text: str) -> bool:
 
 def without_annotations(text: str) -> str:
     return _ANNOTATION.sub("", text)
-
-
-TERM_WIDTH = 8  # of the beam at least, so that there is room for the pieces of several terms
-
-
-class Phrase(NamedTuple):
-    ids: tuple[int, ...]
-    other_first: int  # that may stand for the first: a capital, or the beginning of a line
-    is_spaced: bool  # no letter may follow
-    usual_first: int = -1  # by which the word begins that the model would write for it
-
-
-def phrases_of(hits: Sequence[Hit], usual_firsts: Sequence[int], tokenizer: Tokenizer) -> tuple[Phrase, ...]:
-    """The translations of these terms, but for those that the tokenizer cannot spell."""
-    found = list[Phrase]()
-    for (_, _, _, target), usual_first in zip(hits, usual_firsts, strict=True):
-        is_spaced = not is_unspaced(target)
-        ids = tokenizer.encode_tgt(target) if is_spaced else tokenizer.encode_tgt_within(target)
-        other = tokenizer.encode_tgt(target[:1].upper() + target[1:])
-        if ids and UNK_ID not in ids:
-            first = other[0] if other[1:] == ids[1:] else ids[0]
-            found.append(Phrase(tuple(ids), first, is_spaced, usual_first))
-    return tuple(found)
-
-
-class TermBeams(Beams):
-    """The W partial hypotheses of each sentence, and how much each has of each phrase. The places of the beam are shared out
-    among the numbers of tokens of phrases that these have written; the end comes after the last phrase (Post and Vilar
-    2018). Shapes: B sentences, W beam width, K candidates, P phrases of a sentence, L tokens of a phrase, V vocabulary."""
-
-    def __init__(
-        self, beam_size: int, device: torch.device, phrases: Sequence[Sequence[Phrase]], inner_ids: Sequence[int]
-    ):
-        """`inner_ids`: pieces that continue a word."""
-        super().__init__(len(phrases), beam_size, device)
-        n, longest = max(map(len, phrases)), max(len(one.ids) for own in phrases for one in own)
-        padded = [[*own, *[Phrase((), -1, False)] * (n - len(own))] for own in phrases]
-
-        def tensor(of: Callable[[Phrase], Any]) -> Tensor:
-            return torch.tensor([[of(one) for one in own] for own in padded], device=device)
-
-        self.ids = tensor(lambda one: [*one.ids, *[-1] * (longest - len(one.ids))])  # (B,P,L)
-        self.lengths = tensor(lambda one: len(one.ids))  # (B,P)
-        self.other_firsts, self.usual_firsts = tensor(lambda one: one.other_first), tensor(lambda one: one.usual_first)
-        self.is_spaced = tensor(lambda one: one.is_spaced)
-        self.inner_ids = torch.tensor(inner_ids, dtype=torch.long, device=device)
-        self.n_written = self.lengths.new_zeros(len(phrases), beam_size, n)  # tokens of each, (B,W,P)
-        self.is_word_whole = self.is_spaced.new_zeros(len(phrases), beam_size)  # a phrase has just ended
-
-    def extend(self, log_probs: Tensor, finished: list[Finished]) -> Tensor:
-        parents = super().extend(log_probs, finished)
-        self.n_written, self.is_word_whole = self._advanced(parents, self.tokens[:, :, -1])
-        # What is cut off has as much of the phrases as there was time for.
-        is_cut_off = [finished[sentence].max_length <= self.length for sentence in self.sentences]
-        n = self.n_written.sum(2).masked_fill(self.scores == -torch.inf, -1)
-        is_behind = n < n.amax(1, keepdim=True)
-        self.scores[torch.tensor(is_cut_off, device=n.device)[:, None] & is_behind] = -torch.inf
-        return parents
-
-    def keep(self, rows: list[int]) -> Tensor:
-        index = super().keep(rows)
-        for name in ("ids", "lengths", "other_firsts", "usual_firsts", "is_spaced", "n_written", "is_word_whole"):
-            setattr(self, name, getattr(self, name)[index])
-        return index
-
-    def candidates(self, totals: Tensor) -> tuple[Tensor, Tensor]:
-        """Of the best continuations, the best one of each hypothesis, and those that go on with a phrase: as many for
-        each number of tokens written, as far as there are."""
-        n_rows, vocab_size = len(self.sentences), totals.size(1) // self.beam_size
-        of_each = totals.view(n_rows, self.beam_size, vocab_size)
-        is_open = self.n_written < self.lengths[:, None]  # (B,W,P)
-        to_end = of_each[:, :, EOS_ID].clone()
-        of_each[:, :, EOS_ID] = to_end.masked_fill(is_open.any(2), -torch.inf)
-        whole_words = self.is_word_whole.nonzero(as_tuple=True)
-        of_each[(*(one[:, None] for one in whole_words), self.inner_ids)] = -torch.inf
-        is_stuck = of_each.amax(2) == -torch.inf
-        of_each[:, :, EOS_ID] = torch.where(is_stuck, to_end, of_each[:, :, EOS_ID])
-
-        is_begun = is_open & (self.n_written > 0)
-        is_next = is_open & (is_begun | ~is_begun.any(2, keepdim=True))  # a phrase that is begun goes on
-        # Where a phrase may begin, its first token is as probable as that of what the model would write for the term: so it
-        # gets the place of that, and does not stand somewhere besides.
-        for phrase in range(is_next.size(2)):
-            firsts, usual = (
-                ids[:, phrase, None, None].expand(-1, self.beam_size, 1)
-                for ids in (self.ids[..., 0], self.usual_firsts)
-            )
-            own, likely = (of_each.gather(2, ids.clamp(min=0)) for ids in (firsts, usual))
-            is_known = (is_next & ~is_begun)[:, :, phrase, None] & (usual >= 0)
-            of_each.scatter_(2, firsts.clamp(min=0), torch.where(is_known, torch.maximum(own, likely), own))
-        places = torch.arange(self.beam_size, device=totals.device) * vocab_size
-        best = of_each.argmax(2) + places
-        forced = torch.where(is_next, self._next_ids(self.n_written) + places[:, None], best[:, :, None])
-        top = totals.topk(min(2 * self.beam_size, totals.size(1))).indices
-        flat = torch.cat([top, best, forced.flatten(1)], 1).sort().values  # (B,K)
-        is_again = torch.nn.functional.pad(flat[:, 1:] == flat[:, :-1], (1, 0))
-        scores, order = totals.gather(1, flat).masked_fill(is_again, -torch.inf).sort(descending=True)
-        flat = flat.gather(1, order)
-        n = self._advanced(flat // vocab_size, flat % vocab_size)[0].sum(2)
-        n_better = (n[:, :, None] == n[:, None]).tril(-1).sum(2)  # of as many tokens
-        place = n_better * (int(self.lengths.sum(1).max()) + 1) - n
-        place.masked_fill_(scores == -torch.inf, torch.iinfo(place.dtype).max)
-        order = place.argsort(dim=1, stable=True)[:, : top.size(1)]
-        return scores.gather(1, order), flat.gather(1, order)
-
-    def _next_ids(self, n_written: Tensor) -> Tensor:
-        """The next token of each phrase, (B,K,P); that of one which is complete means nothing."""
-        places = n_written.clamp(max=self.ids.size(2) - 1)
-        return self.ids[:, None].expand(-1, n_written.size(1), -1, -1).gather(3, places[..., None])[..., 0]
-
-    def _advanced(self, parents: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """What hypotheses (B,K) have written that continue their parents by these tokens, and whether a word must end
-        behind it. A token belongs to the phrase that is begun if it goes on so, else to the first that begins so."""
-        before = self.n_written.gather(1, parents[:, :, None].expand(-1, -1, self.n_written.size(2)))
-        is_open, ids = before < self.lengths[:, None], tokens[:, :, None]
-        goes_on = is_open & (before > 0) & (ids == self._next_ids(before))
-        begins = is_open & ((ids == self.ids[:, None, :, 0]) | (ids == self.other_firsts[:, None]))
-        fit, chosen = (2 * goes_on + begins.int()).clamp(max=2).max(2, keepdim=True)
-        is_own = torch.zeros_like(is_open).scatter(2, chosen, fit > 0)
-        n = torch.where(is_own, torch.where(goes_on, before + 1, 1), before.masked_fill(is_open, 0))
-        return n, (is_own & self.is_spaced[:, None] & (n == self.lengths[:, None])).any(2)

@@ -14,13 +14,13 @@ from mt_cli.data.languages import language
 from mt_cli.data.normalize import normalize
 from mt_cli.data.reading import CorpusProfile
 from mt_cli.data.spans import Markup, escaped, hold_pair, put_back
-from mt_cli.data.tokenizer import EOS_ID, UNK_ID, Tokenizer
-from mt_cli.decoding.alignment import usual_firsts, written
+from mt_cli.data.tokenizer import UNK_ID, Tokenizer
+from mt_cli.decoding.alignment import written
 from mt_cli.decoding.ensemble import Ensemble, token_scores
 from mt_cli.decoding.greedy import SearchModel
-from mt_cli.decoding.parts import LineSplitter, Part, SourceLine, SourcePart, Translation, with_terms
+from mt_cli.decoding.parts import LineSplitter, Part, SourceLine, Translation, with_terms
 from mt_cli.decoding.search import Request, Searcher, adapted_settings
-from mt_cli.decoding.terms import Glossary, as_glossary, phrases_of
+from mt_cli.decoding.terms import Glossary, as_glossary
 from mt_cli.device import choose_device
 from mt_cli.display import shortened
 from mt_cli.errors import CheckpointError, UsageError
@@ -111,7 +111,7 @@ class Translator(Searcher):
         the number of sentences of each batch; a sample depends on `first_line`, the number of lines before these, and
         not on the batch. In `markup`, what is between tags is translated, and each pair of tags is put around the words
         that belong to it. The translations of a `glossary`, or of its file, are used: as the run has learnt it, or where
-        it has not, or where they are `strict_terms`, by a search that has them all."""
+        it has not, or where they are `strict_terms`, in place of the words that translate theirs."""
         lines = _checked(lines)
         if prefixes is not None and len(_checked(prefixes)) != len(lines):
             raise UsageError(f"{len(prefixes)} prefixes for {len(lines)} lines; give one for each")
@@ -122,8 +122,6 @@ class Translator(Searcher):
             sources = [with_terms(source, terms, tokenizer, self._max_tokens) for source in sources]
         parts = [part for source in sources for part in source.parts]
         requests = list(_requests(self, sources, prefixes, settings, first_line))
-        if is_strict:
-            requests = _with_phrases(self, parts, requests, settings)
         distinct = list(dict.fromkeys(requests))  # equal requests are searched once
         hypotheses = dict(zip(distinct, self.search(distinct, settings, on_batch), strict=True))
         if on_batch is not None:
@@ -184,24 +182,6 @@ def _requests(
             seed = (settings.seed, line, number) if settings.sample else (settings.seed,)
             length = translator.max_length(len(part.ids), settings, len(own))
             yield Request(part.ids, own, seed, length, tokenizer.symbols_in(part.text))
-
-
-def _with_phrases(
-    translator: Translator, parts: Sequence[SourcePart], requests: list[Request], settings: DecodingConfig
-) -> list[Request]:
-    """The requests with phrases for the terms of their parts. Greedy translations show in which places these belong."""
-    if settings.sample:
-        raise UsageError("strict terms need a beam search; leave out --sample or the glossary")
-    tokenizer, most = translator.tokenizer, translator.n_positions - 1
-    chosen = [i for i, part in enumerate(parts) if part.terms]
-    plain = settings.model_copy(update={"beam_size": 1, "n_best": 1, "mbr": 0})
-    greedy = translator.search([requests[i] for i in chosen], plain)
-    translated = [(parts[i], one.ids or [EOS_ID]) for i, [one] in zip(chosen, greedy, strict=True)]
-    for i, firsts in zip(chosen, usual_firsts(translated, tokenizer, translator.model), strict=True):
-        terms = phrases_of(parts[i].terms, firsts, tokenizer)
-        length = min(most, requests[i].max_length + sum(len(one.ids) for one in terms))
-        requests[i] = requests[i]._replace(terms=terms, max_length=length)
-    return requests
 
 
 def _joined(line: str, source: SourceLine, parts: list[Part], texts: list[list[str]], n_best: int) -> Translation:

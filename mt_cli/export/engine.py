@@ -66,7 +66,7 @@ class CTranslate2Translator(Translator):
     def search(
         self, requests: Sequence[Request], settings: DecodingConfig, on_batch: Callable[[int], None] | None = None
     ) -> list[list[Hypothesis]]:
-        if any(one.prefix or one.terms for one in requests):  # which the engine's search has not
+        if any(one.prefix for one in requests):  # which the engine's search has not
             return super().search(requests, settings, on_batch)
         limits, is_beam = [one.max_length for one in requests], settings.beam_size > 1
         # It goes on, as our beam search does, until no partial hypothesis can win: above a penalty of 1 by growing longer.

@@ -75,7 +75,7 @@ def test_of_two_translations_the_first_is_used_and_this_is_said_once(tmp_path, s
 
 def replaced(text: str, terms: list[str], places: list[tuple[int, int]], links: dict[int, int]) -> str:
     """The words of the text with these terms, where word n attends to the source word `links[n]` of five."""
-    words = [Word(" " * bool(n), word) for n, word in enumerate(text.split())]
+    words = [Word(" " * (n > 0 and word != "?"), word) for n, word in enumerate(text.split())]
     weights = np.full((len(words), 5), 0.01)
     for word, source in links.items():
         weights[word, source] = 1
@@ -91,6 +91,7 @@ def replaced(text: str, terms: list[str], places: list[tuple[int, int]], links: 
         ("sehr kleine Katzen", ["Welpen"], [(0, 1)], {0: 0, 1: 0, 2: 0}, "Welpen"),
         ("red cats and dogs", ["wolves", "big lions"], [(1, 2), (3, 4)], {0: 0, 1: 3, 2: 2, 3: 1}, "red big lions and wolves"),
         ("Cats sleep", ["small dogs"], [(0, 1)], {0: 0, 1: 1}, "Small dogs sleep"),
+        ("cats ?", ["dogs"], [(1, 2)], {0: 0, 1: 1}, "cats dogs"),
         ("Cats sleep", ["eBook"], [(0, 1)], {0: 0, 1: 1}, "eBook sleep"),
         ("it sleeps", ["dog"], [(1, 2)], {0: 0, 1: 2}, "it dog sleeps"),
         ("it sleeps", ["dog"], [(0, 1)], {0: 1, 1: 2}, "dog it sleeps"),

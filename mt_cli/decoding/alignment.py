@@ -132,7 +132,7 @@ def _with_terms(
         space = "" if is_unspaced(term) else " "
         if not usual and words[first:]:
             words[first] = words[first]._replace(space=words[first].space or space)
-        words[first:behind] = [Word(usual[0].space if usual else space, term)]
+        words[first:behind] = [Word(usual[0].space if usual and is_word[first] else space, term)]
         weights = np.concatenate([weights[:first], weights[first:behind].sum(0, keepdims=True), weights[behind:]])
     return words, weights
 

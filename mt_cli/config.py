@@ -276,7 +276,10 @@ class DataConfig(LanguagePair):
     def in_language(self) -> Self:
         """As `own`, with the corpora that have a tag (gn-far) for their way of writing, and not for another language."""
         alike = [one for one in self.corpora if self.kinship(one) < 2]
-        return self.model_copy(update={"train": [one.model_copy(update={"tgt_lang": None}) for one in alike]})
+        plain = [
+            one.model_copy(update={"tgt_lang": None, "hold_out": one.hold_out and not one.tgt_lang}) for one in alike
+        ]
+        return self.model_copy(update={"train": plain})
 
     @property
     def has_synthetic(self) -> bool:

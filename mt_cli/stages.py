@@ -153,7 +153,7 @@ class PairText:
                     count_characters(self.characters, pair)
                 if int(share * (n_before + 1)) > int(share * n_before):
                     self.facts.add(pair.src, pair.tgt)
-            for held_out in self.named_sets.values():
+            for held_out in self.named_sets.values() if corpus is None or corpus.is_like_use else ():
                 held_out.look_for_pair(pair)
             yield pair
 
@@ -250,8 +250,7 @@ def _hold_out(text: PairText) -> Made:
                 sets[name].append(pair)
         changed = {name: enumerate(text.apply_changes(pairs), 1) for name, pairs in sets.items()}
         sets = {name: [pair._replace(line=n) for n, pair in pairs] for name, pairs in changed.items()}  # of held_out/
-    unlike_use = [corpus for corpus in text.files.pair.corpora if not corpus.hold_out or corpus.tgt_lang is not None]
-    given = {" ".join(corpus.files) for corpus in unlike_use}
+    given = {" ".join(corpus.files) for corpus in text.files.pair.corpora if not corpus.is_like_use}
     unlike = [text_set for text_set in text.sets if " ".join(text_set.files) in given]
     named = {name: held_out.pairs for name, held_out in text.named_sets.items()}
     if (words := text.words) is not None:

@@ -212,6 +212,16 @@ def test_pairs_of_a_named_set_are_found_in_all_that_is_trained_on(tiny, mt, monk
     assert re.findall(r"\(train (.*?)\)", str(found["examples"])) == ["words.en:1", "train.en:201"]
 
 
+@pytest.mark.parametrize(
+    ("of_corpus", "is_found"), [({}, True), ({"hold_out": False}, False), ({"tgt_lang": "de-far"}, False)]
+)
+def test_what_training_leaves_out_by_itself_is_not_called_in_training(of_corpus, is_found):
+    train = [{"files": corpus(PLAIN[:150])}, {"files": corpus(PLAIN[150:], "other"), **of_corpus}]
+    report = check(of(train, dev=corpus(PLAIN[150:170], "dev")))
+    assert ("in_training" in {one.kind for one in report.findings if one.set == "dev"}) == is_found
+    assert "unknown_words" not in {one.kind for one in report.findings if one.set == "dev"}, "its words are learnt"
+
+
 def test_what_is_misaligned_is_reported_by_its_lines_and_dropped(aligned):
     aligned.stretches, aligned.partners = [Misaligned(10, 12, 1), Misaligned(30, 31, None)], [20]
     report = check(of(corpus(PLAIN)))

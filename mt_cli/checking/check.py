@@ -51,11 +51,12 @@ def normalized(pair: SentencePair) -> SentencePair:
     return pair._replace(src=normalize(pair.src), tgt=normalize(pair.tgt))
 
 
-def compare(sets: list[HeldOut], pair: SentencePair) -> list[list[str]]:
-    """Shows a normalized training pair to the sets; returns the words of either side, case-folded."""
+def compare(sets: list[HeldOut], pair: SentencePair, is_like_use: bool = True) -> list[list[str]]:
+    """Shows a normalized training pair to the sets; returns the words of either side, case-folded. Of a corpus that is not
+    `is_like_use`, what the sets have is left out of training."""
     pair_words = [words(text[:_MAX_COUNTED].casefold()) for text in pair[:2]]
     if sets and pair.src and pair.tgt:
-        keys = letters(pair.src), letters(pair.tgt)
+        keys = (letters(pair.src), letters(pair.tgt)) if is_like_use else None
         for one in sets:
             one.look(pair, pair_words, keys)
     return pair_words
@@ -76,11 +77,13 @@ class HeldOut:
         self._exact: dict[tuple[str, ...], Place | None] = {pair[:2]: None for pair in self.pairs}
         self._near: list[dict[str, Place | None]] = [dict.fromkeys(filter(None, keys)) for keys in self._keys]
 
-    def look(self, pair: SentencePair, pair_words: list[list[str]], keys: tuple[str, str]) -> None:
-        """Remembers what of the set this normalized training pair has. `keys`: what `letters` gave."""
-        self.look_for_pair(pair)
+    def look(self, pair: SentencePair, pair_words: list[list[str]], keys: tuple[str, str] | None) -> None:
+        """Remembers what of the set this normalized training pair has. `keys`: what `letters` gave; None where only the
+        words count."""
+        if keys is not None:
+            self.look_for_pair(pair)
         for side, text in enumerate(pair[:2]):
-            if self._near[side].get(keys[side], pair.place) is None:
+            if keys is not None and self._near[side].get(keys[side], pair.place) is None:
                 self._near[side][keys[side]] = pair.place
             if self._new_words[side]:
                 self._new_words[side].difference_update(pair_words[side])
@@ -277,7 +280,7 @@ class _Survey:
     """What is counted of the training pairs while they pass for the first time."""
 
     def __init__(self, text: TrainingText, corpus: ReadCorpus):
-        self._sets, self._is_synthetic = corpus.sets, [corpus.synthetic for corpus in text.corpora]
+        self._sets, self._corpora = corpus.sets, text.corpora
         self.sample, self._counts_characters = Sample(), corpus.characters is None
         self.characters = corpus.characters or (Counter(), Counter())
         self._hashes = array("Q"), array("Q")  # of the texts of either side
@@ -286,11 +289,12 @@ class _Survey:
 
     def add(self, raw: SentencePair) -> None:
         pair = normalized(raw)
-        for side, own_words in enumerate(compare(self._sets, pair)):
+        corpus = self._corpora[pair.corpus]
+        for side, own_words in enumerate(compare(self._sets, pair, corpus.is_like_use)):
             self._hashes[side].append(hash(pair[side]) % 2**64)
             self._n_words[side][len(own_words)] += 1
             self._n_characters[side] += len(pair[:2][side])
-        if self._counts_characters and not self._is_synthetic[pair.corpus]:
+        if self._counts_characters and not corpus.synthetic:
             count_characters(self.characters, pair)
         if pair.src and pair.tgt:
             self.sample.add(pair)

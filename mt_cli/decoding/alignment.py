@@ -127,7 +127,7 @@ def _with_terms(
     words = list(words)
     for (first, behind), term in sorted(zip(stretches, terms, strict=True), reverse=True):
         usual = words[first:behind]
-        if first == 0 and usual and usual[0].text[0].isupper() and term.islower():
+        if first == 0 and usual and usual[0].text[:1].isupper() and term.islower():
             term = term[0].upper() + term[1:]
         space = "" if is_unspaced(term) else " "
         if not usual and words[first:]:

@@ -67,7 +67,7 @@ def written(parts: Sequence[Part], tokenizer: Tokenizer, model: Transformer) -> 
         places = [mark.place for mark in source.marks]
         places += [place for hit in source.terms if source.replaces for place in (hit.start, hit.end)]
         if places:  # a piece that crosses one would belong to both sides
-            ids = tokenizer.encode_src_cut(source.text, sorted(places))
+            ids = tokenizer.encode_src_cut(source.text, places)
             source = replace(source, ids=tuple(ids)) if len(ids) < model.positions.n_positions else source
         for one in part.hypotheses:
             text = tokenizer.decode_tgt(one.ids)

@@ -168,8 +168,8 @@ class LineSplitter:
 
 def with_terms(line: SourceLine, glossary: Glossary, tokenizer: Tokenizer | None, max_tokens: int) -> SourceLine:
     """The line with the terms of its parts, and for a model that has learnt to use them, which has this `tokenizer`, with
-    their translations behind them: of the first ones where it cannot read all. A span that is a term, such as CO2, is
-    written as its translation."""
+    their translations behind them: of the first ones where it cannot read all. Without a tokenizer they replace what is
+    written for them. A span that is a term, such as CO2, is written as its translation."""
     texts = [html.unescape(span) if line.is_markup else span for span in line.spans]
     write = escaped if line.is_markup else str
     spans = [
